@@ -1,0 +1,1 @@
+"""The sentences: runnable pipelines, their options and the command line."""

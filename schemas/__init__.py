@@ -1,0 +1,1 @@
+"""The nouns: what a knowledge base is made of. No Beam, no models, no input or output."""
