@@ -1,0 +1,36 @@
+"""The lexical schema: one tantivy field for each key kind, one for identifiers, and filter columns.
+
+Terms reach tantivy already analyzed, joined by single spaces, so its `whitespace` tokenizer (built
+in, nothing to register) splits exactly what `stillroom.analyzers` made. One analyzer is then the
+truth for indexing, for queries and for highlights.
+"""
+
+from collections.abc import Iterable
+
+import tantivy
+
+from stillroom.schemas.plan import EXACT_FIELD
+
+ROW = "row"  # row number of the entry in serve/entries.arrow
+FACET = "facet"  # "name=value" terms, one for each facet value
+KIND = "kind"
+STARTS_AT, ENDS_AT = "starts_at", "ends_at"  # microseconds since the epoch, UTC
+INDEX_FORMAT = "tantivy-0.27/1"  # a reader with another format refuses
+
+
+def text_fields(kinds: Iterable[str]) -> tuple[str, ...]:
+    """The searchable fields for these key kinds, `exact` last."""
+    return (*sorted(set(kinds)), EXACT_FIELD)
+
+
+def lexical_schema(kinds: Iterable[str]) -> tantivy.Schema:
+    """The tantivy schema of a base whose entries have keys of these kinds."""
+    builder = tantivy.SchemaBuilder()
+    for name in text_fields(kinds):
+        builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
+    for name in (FACET, KIND):
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
+    builder.add_unsigned_field(ROW, fast=True, stored=False)
+    for name in (STARTS_AT, ENDS_AT):
+        builder.add_integer_field(name, indexed=True, fast=True)
+    return builder.build()

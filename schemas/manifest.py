@@ -1,0 +1,118 @@
+"""The manifest: what one build is. Immutable once written; `CURRENT` names the live one."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from stillroom.schemas.ids import canonical_json, digest
+from stillroom.schemas.plan import SearchPlan
+from stillroom.schemas.recipe import Recipe, recipe_from_dict
+from stillroom.schemas.rejects import Accounting
+from stillroom.schemas.specs import AnalyzerSpec, EncoderSpec
+
+MANIFEST_FORMAT = 1
+TABLES = ("documents", "entries", "keys", "links")
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """One Lance table of a build: the pinned version, its rows, and the digest of its content."""
+
+    version: int
+    rows: int
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedFiles:
+    """A folder of immutable files, named by `digest`: each file's size in bytes and BLAKE2b.
+
+    `content` is the digest of what they say, in sorted order: equal for equal builds, which names and
+    bytes of files that tantivy writes are not.
+    """
+
+    digest: str
+    content: str
+    files: Mapping[str, tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One build: tables, files, specs, recipe, plan, counts, and the build it came from."""
+
+    build: str
+    parent: str
+    code_version: str
+    inputs: str
+    recipe: Recipe
+    encoder: EncoderSpec
+    analyzer: AnalyzerSpec
+    plan: SearchPlan
+    tables: Mapping[str, TableVersion]
+    lexical: DerivedFiles
+    serve: DerivedFiles
+    accounting: Accounting
+    counts: Mapping[str, int] = field(default_factory=dict)
+    lexical_format: str = ""
+    format: int = MANIFEST_FORMAT
+
+    @property
+    def content(self) -> str:
+        """Digest of everything a search could see: equal for equal builds on any machine."""
+        return digest(
+            "build content",
+            canonical_json({name: table.content for name, table in self.tables.items()}),
+            self.lexical.content,
+            self.serve.content,
+            canonical_json(asdict(self.plan)),
+        )
+
+
+def build_id(parent: str, inputs: str, recipe: str, code_version: str, refit: bool) -> str:
+    """Id of a build, from what it is made of."""
+    return digest("build", parent, inputs, recipe, code_version, int(refit))
+
+
+def manifest_to_json(manifest: Manifest) -> str:
+    """Readable JSON, keys sorted."""
+    return json.dumps(asdict(manifest), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def manifest_from_json(text: str) -> Manifest:
+    """The manifest of `manifest_to_json`. Raises ValueError for another format or a damaged file."""
+    try:
+        data: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the manifest is damaged: {error}") from error
+    if data.get("format") != MANIFEST_FORMAT:
+        raise ValueError(
+            f"the manifest has format {data.get('format')!r}, this version of stillroom reads "
+            f"{MANIFEST_FORMAT}: build again, or install the version that built it "
+            f"({data.get('code_version', 'unknown')})"
+        )
+    try:
+        return Manifest(
+            **{
+                **data,
+                "recipe": recipe_from_dict(data["recipe"]),
+                "encoder": EncoderSpec(**_tuples(data["encoder"])),
+                "analyzer": AnalyzerSpec(**data["analyzer"]),
+                "plan": SearchPlan(**_tuples(data["plan"])),
+                "tables": {name: TableVersion(**table) for name, table in data["tables"].items()},
+                "lexical": _files(data["lexical"]),
+                "serve": _files(data["serve"]),
+                "accounting": Accounting(**data["accounting"]),
+            }
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the manifest is damaged: {error}") from error
+
+
+def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+
+
+def _files(data: Mapping[str, Any]) -> DerivedFiles:
+    files = {name: (int(size), str(sum_)) for name, (size, sum_) in data["files"].items()}
+    return DerivedFiles(data["digest"], data["content"], files)

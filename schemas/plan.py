@@ -1,0 +1,42 @@
+"""The search plan: how one knowledge base is searched, as data that one engine runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stillroom.schemas.entries import KeyKind
+
+EXACT_FIELD = "exact"  # the lexical field of identifiers, beside one field for each key kind
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """Legs, field weights, fusion and collapse of one knowledge base.
+
+    `field_weights` multiply BM25 by lexical field. `dense_kinds` are the key kinds that have vectors.
+    `dense_weight` is the dense leg's share (0 to 1) of the fused score; `calibration` says what it
+    was fitted on. `depth` is how many entries each leg contributes. `exact_scan_limit` is the number
+    of vectors up to which the sign-bit scan is used; `rescore` how many of its best get exact
+    products. `prior_weight` scales `Entry.prior`. `collapse` folds near-duplicates into one hit.
+    """
+
+    legs: tuple[str, ...] = ("lexical", "dense")
+    field_weights: Mapping[str, float] = field(
+        default_factory=lambda: {KeyKind.TEXT.value: 1.0, EXACT_FIELD: 0.5}
+    )
+    dense_kinds: tuple[str, ...] = (KeyKind.TEXT.value,)
+    dense_weight: float = 0.5
+    depth: int = 1000
+    rescore: int = 400
+    exact_scan_limit: int = 2_000_000
+    prior_weight: float = 0.0
+    collapse: bool = True
+    calibration: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = set(self.legs) - {"lexical", "dense"}
+        if unknown or not self.legs:
+            raise ValueError(f"legs are 'lexical' and 'dense', not {self.legs}")
+        if not 0.0 <= self.dense_weight <= 1.0:
+            raise ValueError(f"dense_weight is between 0 and 1, not {self.dense_weight}")
+        if self.depth < 1 or self.rescore < 1:
+            raise ValueError(f"depth and rescore are positive, not {self.depth}, {self.rescore}")

@@ -1,0 +1,145 @@
+"""The recipe: what to build, as data. One knowledge base has one recipe and any number of sources."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from stillroom.schemas.entries import KeyKind
+from stillroom.schemas.ids import canonical_json, digest
+
+KINDS = ("corpus", "chat", "mathlib", "security")
+FORMATS = ("auto", "text", "markdown", "html", "pdf", "office", "jsonl", "csv", "tsv", "parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One named place to read from: a file, a folder (read recursively), a glob or a URI of these.
+
+    Columns apply to row formats (JSONL, CSV, TSV, Parquet). Empty ones are found by convention:
+    BEIR's `_id,title,text`, Pyserini's `id,contents`. Every column that is not chosen is a facet.
+    `created_column` holds when a row was written (ISO 8601 or epoch seconds).
+    """
+
+    name: str
+    uri: str
+    format: str = "auto"
+    id_column: str = ""
+    title_column: str = ""
+    text_columns: tuple[str, ...] = ()
+    created_column: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.uri:
+            raise ValueError(f"source {self.name!r} has no uri")
+        if self.format not in FORMATS:
+            raise ValueError(f"source format {self.format!r} is not one of {', '.join(FORMATS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that decides what a build makes of its inputs.
+
+    `segment_tokens` is the budget of one value, counted with the encoder's tokenizer. `keys` are the
+    key kinds to make, `dense_keys` those of them that get vectors. `compressor` is `extractive` or
+    `llmlingua2:NAME`; `compress_rate` the share of words it keeps. `near_duplicate` is the estimated
+    Jaccard similarity from which two values are linked. `max_error_rate` is the share of inputs that
+    may fail before nothing is published. `llm` is `none` or a spec such as `openai:MODEL`.
+    """
+
+    kind: str
+    sources: tuple[Source, ...]
+    segment: str = "heading"
+    segment_tokens: int = 512
+    keys: tuple[str, ...] = (KeyKind.TEXT.value, KeyKind.PATH.value)
+    dense_keys: tuple[str, ...] = (KeyKind.TEXT.value,)
+    compressor: str = "extractive"
+    compress_rate: float = 0.75
+    encoder: str = "minilm"
+    llm: str = "none"
+    near_duplicate: float = 0.85
+    max_error_rate: float = 0.5
+    max_document_chars: int = 20_000_000
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"a knowledge base is one of {', '.join(KINDS)}, not {self.kind!r}")
+        names = [source.name for source in self.sources]
+        if not names or len(set(names)) != len(names):
+            raise ValueError(f"a recipe needs sources with different names, not {names}")
+        known = {kind.value for kind in KeyKind}
+        for kind in (*self.keys, *self.dense_keys):
+            if kind not in known:
+                raise ValueError(f"key kind {kind!r} is not one of {', '.join(sorted(known))}")
+        if KeyKind.TEXT.value not in self.keys:
+            raise ValueError(f"keys must include 'text', not only {', '.join(self.keys)}")
+        if not set(self.dense_keys) <= set(self.keys):
+            raise ValueError(f"dense keys {self.dense_keys} are not all among keys {self.keys}")
+        if self.segment_tokens < 16:
+            raise ValueError(f"segment_tokens is at least 16, not {self.segment_tokens}")
+        if not 0.0 < self.compress_rate <= 1.0:
+            raise ValueError(f"compress_rate is over 0 and at most 1, not {self.compress_rate}")
+        if not 0.0 < self.near_duplicate <= 1.0:
+            raise ValueError(f"near_duplicate is over 0 and at most 1, not {self.near_duplicate}")
+        if not 0.0 <= self.max_error_rate <= 1.0:
+            raise ValueError(f"max_error_rate is between 0 and 1, not {self.max_error_rate}")
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of what decides LOCAL results: the error budget and where sources are do not."""
+        data = recipe_to_dict(self)
+        del data["max_error_rate"]
+        for source in data["sources"]:
+            del source["uri"]
+        return digest("recipe", canonical_json(data))
+
+
+def recipe_to_dict(recipe: Recipe) -> dict[str, Any]:
+    """Plain data, ready for JSON or TOML."""
+    return asdict(recipe)
+
+
+def recipe_from_dict(data: Mapping[str, Any]) -> Recipe:
+    """The recipe of plain data; an unknown name is an error that lists the known ones."""
+    sources = data.get("sources") or data.get("source") or ()
+    if not isinstance(sources, list | tuple):
+        raise ValueError(f"sources is a list of tables, not {sources!r}")
+    made = tuple(_build(Source, item) for item in sources)
+    rest = {name: value for name, value in data.items() if name not in ("sources", "source")}
+    return replace(_build(Recipe, {**rest, "sources": made}), sources=made)
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """Read a recipe from a TOML file. Relative source uris are relative to the file's folder."""
+    path = Path(path)
+    with path.open("rb") as stream:
+        try:
+            data = tomllib.load(stream)
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{path} is not valid TOML: {error}") from error
+    recipe = recipe_from_dict(data)
+    return replace(
+        recipe,
+        sources=tuple(
+            source
+            if "://" in source.uri or Path(source.uri).is_absolute()
+            else replace(source, uri=str(path.parent / source.uri))
+            for source in recipe.sources
+        ),
+    )
+
+
+def _build[T](cls: type[T], data: Mapping[str, Any]) -> T:
+    known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+    unknown = sorted(set(data) - known)
+    if unknown:
+        raise ValueError(
+            f"{cls.__name__.lower()} has no {', '.join(map(repr, unknown))}; "
+            f"it has {', '.join(sorted(known))}"
+        )
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise ValueError(f"{cls.__name__.lower()}: {error}") from error
