@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stillroom.schemas.entries import KeyKind
 from stillroom.schemas.ids import canonical_json, digest
@@ -95,6 +95,9 @@ class Recipe:
         return digest("recipe", canonical_json(data))
 
 
+_Made = TypeVar("_Made", Source, Recipe)
+
+
 def recipe_to_dict(recipe: Recipe) -> dict[str, Any]:
     """Plain data, ready for JSON or TOML."""
     return asdict(recipe)
@@ -107,7 +110,7 @@ def recipe_from_dict(data: Mapping[str, Any]) -> Recipe:
         raise ValueError(f"sources is a list of tables, not {sources!r}")
     made = tuple(_build(Source, item) for item in sources)
     rest = {name: value for name, value in data.items() if name not in ("sources", "source")}
-    return replace(_build(Recipe, {**rest, "sources": made}), sources=made)
+    return _build(Recipe, {**rest, "sources": made})
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -130,8 +133,8 @@ def read_recipe(path: str | Path) -> Recipe:
     )
 
 
-def _build[T](cls: type[T], data: Mapping[str, Any]) -> T:
-    known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+def _build(cls: type[_Made], data: Mapping[str, Any]) -> _Made:
+    known = {f.name for f in fields(cls)}
     unknown = sorted(set(data) - known)
     if unknown:
         raise ValueError(
