@@ -7,12 +7,13 @@ in UTC; spans are three columns or a struct. Vectors are float32 of fixed width.
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 
 from stillroom.schemas.documents import Derivation, Document, Facets, FacetValue, Mark, MarkKind, Span
-from stillroom.schemas.entries import Entry, Key, KeyKind, Link, LinkKind
+from stillroom.schemas.entries import Entry, Key, KeyKind, LexicalTerms, Link, LinkKind
 from stillroom.schemas.ids import canonical_json
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -68,6 +69,9 @@ ENTRIES = pa.schema(
         ("digest", pa.string()),
     ]
 )
+# Terms are LOCAL: made once with the entry, fed to the lexical index again in every build.
+TERMS = pa.list_(pa.struct([("field", pa.string()), ("terms", pa.large_string())]))
+ENTRIES = ENTRIES.append(pa.field("terms", TERMS)).append(pa.field("signature", pa.binary()))
 LINKS = pa.schema(
     [
         ("source_id", pa.string()),
@@ -75,6 +79,51 @@ LINKS = pa.schema(
         ("kind", pa.string()),
         ("weight", pa.float64()),
     ]
+)
+
+
+# Files of serve/<digest>/, rows in the order of entry ids. `group` is the row of the near-duplicate
+# that stands for the entry (its own where there is none).
+SERVE_ENTRIES = pa.schema(
+    [
+        ("id", pa.string()),
+        ("document_id", pa.string()),
+        ("source", pa.string()),
+        ("source_key", pa.string()),
+        ("uri", pa.string()),
+        ("kind", pa.string()),
+        ("title", pa.string()),
+        ("value", pa.large_string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("path", pa.list_(pa.string())),
+        ("facets", pa.string()),
+        ("starts_at", TIME),
+        ("ends_at", TIME),
+        ("marks", pa.list_(MARK)),
+        ("basis", pa.list_(SPAN)),
+    ]
+)
+SERVE_KEYS = pa.schema(  # one row a vector, in the order of vectors.npy
+    [
+        ("id", pa.string()),
+        ("kind", pa.string()),
+        ("text", pa.large_string()),
+        ("document_id", pa.string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+    ]
+)
+SERVE_LINKS = pa.schema(  # sorted by source row
+    [
+        ("source", pa.int32()),
+        ("target", pa.int32()),
+        ("kind", pa.string()),
+        ("weight", pa.float64()),
+    ]
+)
+SERVE_FACETS = pa.schema(  # an inverted index of facet values, sorted by (name, value)
+    [("name", pa.string()), ("value", pa.string()), ("rows", pa.list_(pa.int32()))]
 )
 
 
@@ -145,10 +194,19 @@ def document_from_row(row: Mapping[str, Any]) -> Document:
     )
 
 
-def entries_to_table(entries: Iterable[Entry]) -> pa.Table:
-    """Rows of ENTRIES, in the order given; keys are apart (`keys_to_table`)."""
+def entries_to_table(
+    entries: Iterable[Entry],
+    terms: Iterable[LexicalTerms] = (),
+    signatures: Iterable[bytes | None] = (),
+) -> pa.Table:
+    """Rows of ENTRIES, in the order given; keys are apart (`keys_to_table`).
+
+    `terms` and `signatures` (MinHash) run beside the entries; missing ones are empty and null.
+    """
     rows = [
         {
+            "terms": [{"field": f, "terms": " ".join(t)} for f, t in sorted((made or {}).items()) if t],
+            "signature": signature,
             "id": e.id,
             "document_id": e.span.document_id,
             "kind": e.kind,
@@ -163,7 +221,7 @@ def entries_to_table(entries: Iterable[Entry]) -> pa.Table:
             "prior": e.prior,
             "digest": e.digest,
         }
-        for e in entries
+        for e, made, signature in zip_longest(entries, terms, signatures)
     ]
     return pa.Table.from_pylist(rows, schema=ENTRIES)
 

