@@ -150,6 +150,14 @@ def load_encoder(name: str, dtype: str = "auto") -> Encoder:
         return _loaded[key]
 
 
+def tokens_for(name: str) -> TokenCounter:
+    """The tokenizer of an encoder, without loading its weights where it is a local folder."""
+    folder = Path(model_folder(name))
+    if (folder / "tokenizer.json").is_file():
+        return TokenCounter.from_folder(folder)
+    return load_encoder(name).tokens
+
+
 def load_for(spec: EncoderSpec, *, exact: bool) -> Encoder:
     """The encoder of a published spec. `exact` (workers) asks for the same bits, else for the same
     vector space (queries). Raises VersionSkew naming both sides."""

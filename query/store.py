@@ -76,9 +76,8 @@ def open_table(root: Path, manifest: Manifest, name: str) -> Any:
 class Build:
     """One published build, its files mapped into memory. Safe for many threads."""
 
-    def __init__(self, root: Path, build: str) -> None:
-        self.root = root
-        self.manifest = read_manifest(root, build)
+    def __init__(self, root: Path, manifest: Manifest) -> None:
+        self.root, self.manifest = root, manifest
         spec = analyzer_spec()
         if spec != self.manifest.analyzer:
             raise VersionSkew(
@@ -106,7 +105,7 @@ class Build:
         if not build:
             why = "has no published build" if root.is_dir() else "is not a folder"
             raise NotAKnowledgeBase(f"{root} {why}: `stillroom build corpus SOURCE --kb {root}`")
-        return cls(root, build)
+        return cls(root, read_manifest(root, build))
 
     @cached_property
     def entries(self) -> pa.Table:

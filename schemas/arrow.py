@@ -7,7 +7,6 @@ in UTC; spans are three columns or a struct. Vectors are float32 of fixed width.
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -67,11 +66,17 @@ ENTRIES = pa.schema(
         ("ends_at", TIME),
         ("prior", pa.float64()),
         ("digest", pa.string()),
+        # What a reader of one entry wants to know of its document, kept beside it.
+        ("source", pa.string()),
+        ("source_key", pa.string()),
+        ("uri", pa.string()),
+        ("marks", pa.list_(MARK)),
+        ("basis", pa.list_(SPAN)),
+        # LOCAL as well: made once with the entry, used by the GLOBAL steps of every build.
+        ("terms", pa.list_(pa.struct([("field", pa.string()), ("terms", pa.large_string())]))),
+        ("signature", pa.binary()),
     ]
 )
-# Terms are LOCAL: made once with the entry, fed to the lexical index again in every build.
-TERMS = pa.list_(pa.struct([("field", pa.string()), ("terms", pa.large_string())]))
-ENTRIES = ENTRIES.append(pa.field("terms", TERMS)).append(pa.field("signature", pa.binary()))
 LINKS = pa.schema(
     [
         ("source_id", pa.string()),
@@ -82,28 +87,16 @@ LINKS = pa.schema(
 )
 
 
-# Files of serve/<digest>/, rows in the order of entry ids. `group` is the row of the near-duplicate
-# that stands for the entry (its own where there is none).
+# Files of serve/<digest>/, rows in the order of entry ids.
 SERVE_ENTRIES = pa.schema(
     [
-        ("id", pa.string()),
-        ("document_id", pa.string()),
-        ("source", pa.string()),
-        ("source_key", pa.string()),
-        ("uri", pa.string()),
-        ("kind", pa.string()),
-        ("title", pa.string()),
-        ("value", pa.large_string()),
-        ("start", pa.int64()),
-        ("end", pa.int64()),
-        ("path", pa.list_(pa.string())),
-        ("facets", pa.string()),
-        ("starts_at", TIME),
-        ("ends_at", TIME),
-        ("marks", pa.list_(MARK)),
-        ("basis", pa.list_(SPAN)),
+        ENTRIES.field(name)
+        for name in (
+            "id", "document_id", "source", "source_key", "uri", "kind", "title", "value", "start",
+            "end", "path", "facets", "starts_at", "ends_at", "marks", "basis",
+        )
     ]
-)
+)  # fmt: skip
 SERVE_KEYS = pa.schema(  # one row a vector, in the order of vectors.npy
     [
         ("id", pa.string()),
@@ -195,18 +188,12 @@ def document_from_row(row: Mapping[str, Any]) -> Document:
 
 
 def entries_to_table(
-    entries: Iterable[Entry],
-    terms: Iterable[LexicalTerms] = (),
-    signatures: Iterable[bytes | None] = (),
+    entries: Iterable[tuple[Entry, Document, LexicalTerms, bytes | None]],
 ) -> pa.Table:
-    """Rows of ENTRIES, in the order given; keys are apart (`keys_to_table`).
-
-    `terms` and `signatures` (MinHash) run beside the entries; missing ones are empty and null.
-    """
+    """Rows of ENTRIES, in the order given: each entry with its document, its lexical terms and its
+    MinHash signature. Keys are apart (`keys_to_table`)."""
     rows = [
         {
-            "terms": [{"field": f, "terms": " ".join(t)} for f, t in sorted((made or {}).items()) if t],
-            "signature": signature,
             "id": e.id,
             "document_id": e.span.document_id,
             "kind": e.kind,
@@ -220,8 +207,17 @@ def entries_to_table(
             "ends_at": e.ends_at,
             "prior": e.prior,
             "digest": e.digest,
+            "source": d.source,
+            "source_key": d.source_key,
+            "uri": d.uri,
+            "marks": [
+                _mark_row(m) for m in d.marks if e.span.start <= m.start and m.end <= e.span.end
+            ],
+            "basis": [_span_row(s) for s in d.derivation.basis] if d.derivation else [],
+            "terms": [{"field": f, "terms": " ".join(t)} for f, t in sorted(terms.items()) if t],
+            "signature": signature,
         }
-        for e, made, signature in zip_longest(entries, terms, signatures)
+        for e, d, terms, signature in entries
     ]
     return pa.Table.from_pylist(rows, schema=ENTRIES)
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 
 import tantivy
 
-from stillroom.schemas.plan import EXACT_FIELD
-
 ROW = "row"  # row number of the entry in serve/entries.arrow
 FACET = "facet"  # "name=value" terms, one for each facet value
 KIND = "kind"
@@ -18,15 +16,10 @@ STARTS_AT, ENDS_AT = "starts_at", "ends_at"  # microseconds since the epoch, UTC
 INDEX_FORMAT = "tantivy-0.27/1"  # a reader with another format refuses
 
 
-def text_fields(kinds: Iterable[str]) -> tuple[str, ...]:
-    """The searchable fields for these key kinds, `exact` last."""
-    return (*sorted(set(kinds)), EXACT_FIELD)
-
-
-def lexical_schema(kinds: Iterable[str]) -> tantivy.Schema:
-    """The tantivy schema of a base whose entries have keys of these kinds."""
+def lexical_schema(fields: Iterable[str]) -> tantivy.Schema:
+    """The tantivy schema of a base with these text fields (key kinds and `exact`)."""
     builder = tantivy.SchemaBuilder()
-    for name in text_fields(kinds):
+    for name in sorted(set(fields)):
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
     for name in (FACET, KIND):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")

@@ -1,0 +1,276 @@
+"""The build pipeline: sources to one published knowledge base. Every kind shares all but its shaper.
+
+    sources -> Read -> Shape -> Encode -> Write -> Publish
+                 \-> every stage rejects to one place, and Publish counts it
+
+`plan_build` decides everything (files, shards, encoder, plan) before Beam runs; `build_graph` only
+wires; `run_build` runs it and reads the outcome.
+"""
+
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
+
+import stillroom
+from stillroom.encoders import load_encoder
+from stillroom.errors import BadInput
+from stillroom.pipelines.corpus import CorpusShaper, corpus_plan
+from stillroom.pipelines.options import pipeline_options
+from stillroom.schemas.ids import DIGEST_BYTES, digest
+from stillroom.schemas.plan import SearchPlan
+from stillroom.schemas.recipe import Recipe
+from stillroom.schemas.rejects import Reject
+from stillroom.schemas.specs import EncoderSpec
+from stillroom.store import current_build, read_manifest
+from stillroom.transforms.coders import noun_from_bytes, noun_to_bytes
+from stillroom.transforms.encode import GROUP_TEXTS, EncodeTexts
+from stillroom.transforms.files import list_source
+from stillroom.transforms.links import LinkNearDuplicates
+from stillroom.transforms.load import (
+    DUPLICATES,
+    REJECTS,
+    DocumentRef,
+    ReadDocuments,
+    Shard,
+    plan_shards,
+)
+from stillroom.transforms.publish import BuildPlan, NotPublished, Outcome, publish
+from stillroom.transforms.shape import TEXTS, ShapeDocuments, Shaper
+from stillroom.transforms.staging import Staging
+from stillroom.transforms.write import SIGNATURES, Fragment, WriteParts, WrittenPart
+
+# A knowledge base's kind is its shaper and its search plan; all else is shared.
+MakeShaper = Callable[[Recipe, EncoderSpec], Shaper]
+KINDS: dict[str, tuple[MakeShaper, Callable[[Recipe], SearchPlan]]] = {
+    "corpus": (CorpusShaper, corpus_plan),
+}
+MEAN_TEXT_BYTES = 1_000
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A build, decided but not begun: what `--dry-run` shows."""
+
+    build: BuildPlan
+    shards: tuple[Shard, ...]
+    shaper: Shaper
+    parent_inputs: str
+
+    @property
+    def files(self) -> int:
+        return sum(len(shard.files) for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for shard in self.shards for file in shard.files)
+
+
+def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
+    """List the sources and choose the encoder. Raises BadInput, MissingExtra."""
+    if recipe.kind not in KINDS:
+        raise BadInput(f"this version builds {', '.join(KINDS)}, not {recipe.kind}")
+    if recipe.llm != "none":
+        raise BadInput(f"a {recipe.kind} build has no step that asks a language model")
+    if "://" in kb:
+        raise BadInput(f"--kb {kb}: a knowledge base is built in a local folder")
+    shards = tuple(
+        shard for source in recipe.sources for shard in plan_shards(source, list_source(source))
+    )
+    encoder = load_encoder(recipe.encoder).spec
+    make_shaper, make_plan = KINDS[recipe.kind]
+    try:
+        shaper, search = make_shaper(recipe, encoder), make_plan(recipe)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    root = Path(kb).expanduser().absolute()
+    parent = current_build(root) if root.is_dir() else ""
+    live = read_manifest(root, parent) if parent else None
+    same = (
+        live is not None
+        and not refit
+        and live.recipe.fingerprint == recipe.fingerprint
+        and live.code_version == stillroom.__version__
+        and live.encoder == encoder
+    )
+    plan = BuildPlan(
+        str(root), recipe, encoder, search, stillroom.__version__, parent, refit=refit
+    )
+    return Planned(plan, shards, shaper, live.inputs if live is not None and same else "")
+
+
+def run_build(
+    planned: Planned,
+    workers: int = 1,
+    beam_options: Sequence[str] = (),
+    watch: Callable[[Staging], Any] = lambda staging: None,
+) -> Outcome:
+    """Run the pipeline and return its outcome.
+
+    `watch` is called with the staging area before the run (a live view). Raises NotPublished where
+    nothing was published, BadInput for options, and what a worker raised otherwise.
+    """
+    options = pipeline_options(workers, beam_options)
+    root = Path(planned.build.kb)
+    root.mkdir(parents=True, exist_ok=True)
+    with build_lock(root):
+        if current_build(root) != planned.build.parent:
+            raise NotPublished(f"{root} moved to another build since this one was planned: run again")
+        shutil.rmtree(root / ".staging", ignore_errors=True)  # what a killed build left
+        (root / ".staging").mkdir()
+        attempt = tempfile.mkdtemp(prefix="attempt-", dir=root / ".staging")
+        staging = Staging(attempt)
+        planned = replace(planned, build=replace(planned.build, attempt=Path(attempt).name))
+        try:
+            watch(staging)
+            with beam.Pipeline(options=options) as pipeline:
+                build_graph(pipeline, planned, staging)
+            return _outcome(staging)
+        finally:
+            shutil.rmtree(root / ".staging", ignore_errors=True)
+
+
+def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> None:
+    """Wire the stages. No logic here."""
+    plan = planned.build
+    read = (
+        pipeline
+        | "Shards" >> beam.Create(list(planned.shards)).with_output_types(Shard)
+        | "SpreadShards" >> beam.Reshuffle()
+        | "Read" >> ReadDocuments(staging, plan.recipe.max_document_chars)
+    )
+    inputs = read["refs"] | "Inputs" >> beam.CombineGlobally(InputsDigest())
+    changed = (
+        read["refs"]
+        | "Changed"
+        >> beam.Filter(_differs, AsSingleton(inputs), planned.parent_inputs).with_output_types(
+            DocumentRef
+        )
+    )
+    shaped = changed | "Shape" >> ShapeDocuments(staging, planned.shaper)
+    groups = max(1, planned.bytes // MEAN_TEXT_BYTES // GROUP_TEXTS)
+    vectors = shaped[TEXTS] | "EncodeTexts" >> EncodeTexts(staging, plan.encoder, groups)
+    written = {
+        "parts": shaped["parts"], "texts": shaped[TEXTS], "vectors": vectors,
+    } | "WriteParts" >> WriteParts(staging, plan.kb, plan.encoder.dims)  # fmt: skip
+    links = written[SIGNATURES] | "NearDuplicates" >> LinkNearDuplicates(
+        plan.kb, plan.recipe.near_duplicate
+    )
+    rejects = (
+        (read[REJECTS], shaped[REJECTS], written[REJECTS])
+        | "AllRejects" >> beam.Flatten()
+        | "TypedRejects" >> beam.Map(_same).with_output_types(Reject)
+    )
+    duplicates = read[DUPLICATES] | "Duplicates" >> beam.combiners.Count.Globally()
+    _publish(pipeline, planned, staging, written["written"], links, rejects, duplicates, inputs)
+
+
+def _publish(
+    pipeline: beam.Pipeline, planned: Planned, staging: Staging, parts: PCollection,
+    links: PCollection, rejects: PCollection, duplicates: PCollection, inputs: PCollection,
+) -> None:  # fmt: skip
+    _ = (
+        pipeline
+        | "PublishOnce" >> beam.Create([planned.build.attempt])
+        | "Publish"
+        >> beam.Map(
+            _publish_once,
+            planned.build,
+            planned.parent_inputs,
+            staging,
+            AsList(parts),
+            AsList(links),
+            AsList(rejects),
+            AsSingleton(duplicates),
+            AsSingleton(inputs),
+        )
+    )
+
+
+def _publish_once(
+    _attempt: str, plan: BuildPlan, parent_inputs: str, staging: Staging,
+    parts: list[WrittenPart], links: list[Fragment], rejects: list[Reject], duplicates: int,
+    inputs: str,
+) -> None:  # fmt: skip
+    """Publish and leave the outcome for the launcher. A refusal is an outcome, not a crash: a runner
+    would retry it and bury its words under its own."""
+    try:
+        if parent_inputs and inputs == parent_inputs:
+            outcome = _unchanged(plan)
+        else:
+            step = Path(staging.root) / "step"
+            outcome = publish(
+                plan, parts, links, rejects, duplicates, inputs, lambda name: _note(step, name)
+            )
+        raw = noun_to_bytes(outcome)
+    except NotPublished as refusal:
+        raw = b"!" + str(refusal).encode()
+    aside = Path(staging.root) / ".outcome"
+    aside.write_bytes(raw)
+    aside.replace(Path(staging.root) / "outcome")
+
+
+def _unchanged(plan: BuildPlan) -> Outcome:
+    live = read_manifest(Path(plan.kb), plan.parent)
+    accounting = replace(
+        live.accounting,
+        published=0,
+        unchanged=live.accounting.published + live.accounting.unchanged,
+    )
+    return Outcome(live.build, False, accounting, live.counts, {}, live.plan)
+
+
+def _outcome(staging: Staging) -> Outcome:
+    raw = (Path(staging.root) / "outcome").read_bytes()
+    if raw.startswith(b"!"):
+        raise NotPublished(raw[1:].decode())
+    outcome: Outcome = noun_from_bytes(Outcome, raw)
+    return outcome
+
+
+class InputsDigest(beam.CombineFn):  # type: ignore[misc]
+    """Digest of all documents (id, content, metadata), whatever their order: a sum of digests."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add_input(self, accumulator: tuple[int, int], ref: DocumentRef) -> tuple[int, int]:
+        value = int(digest("input", ref.id, ref.digest, ref.metadata_digest), 16)
+        return accumulator[0] + 1, (accumulator[1] + value) % (1 << 8 * DIGEST_BYTES)
+
+    def merge_accumulators(self, accumulators: Any) -> tuple[int, int]:
+        counts, sums = zip(*accumulators, strict=True)
+        return sum(counts), sum(sums) % (1 << 8 * DIGEST_BYTES)
+
+    def extract_output(self, accumulator: tuple[int, int]) -> str:
+        return digest("inputs", accumulator[0], accumulator[1])
+
+
+@contextmanager
+def build_lock(root: Path) -> Iterator[None]:
+    """One build of a knowledge base at a time. Raises NotPublished where another runs."""
+    with (root / ".lock").open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise NotPublished(f"another build of {root} is running") from error
+        yield
+
+
+def _differs(_ref: DocumentRef, inputs: str, parent_inputs: str) -> bool:
+    return inputs != parent_inputs
+
+
+def _note(path: Path, step: str) -> None:
+    path.write_text(step)
+
+
+def _same(element: Any) -> Any:
+    return element

@@ -1,0 +1,255 @@
+"""GLOBAL files of a build: the serving files and the lexical index, made from its Lance tables.
+
+Rows are sorted by entry id, whatever order the tables have. Tables are read in batches and vectors
+go straight into mapped files, so memory grows with ids and links, not with texts or vectors.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stillroom import store
+from stillroom.dense import sign_bits
+from stillroom.schemas.arrow import (
+    SERVE_ENTRIES,
+    SERVE_FACETS,
+    SERVE_KEYS,
+    SERVE_LINKS,
+    microseconds,
+)
+from stillroom.schemas.entries import LinkKind
+from stillroom.schemas.ids import DIGEST_BYTES, digest
+from stillroom.schemas.manifest import DerivedFiles
+from stillroom.transforms.content import ContentDigest
+from stillroom.transforms.lexical_index import LexicalWriter, facet_terms
+
+BATCH = 8192  # rows of one read
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What was made: both folders, digests of the tables' content, counts, and the mean number of
+    terms an entry has by lexical field."""
+
+    serve: DerivedFiles
+    lexical: DerivedFiles
+    contents: Mapping[str, str]
+    counts: Mapping[str, int]
+
+
+def write_derived(root: Path, tables: Mapping[str, Any], fields: tuple[str, ...], dims: int) -> Derived:
+    """Write `serve/<digest>/` and `lexical/<digest>/` below `root` from open Lance datasets.
+
+    Raises ValueError where a value is not the span it names, or a link or key has no entry.
+    """
+    aside = root / ".derived"
+    shutil.rmtree(aside, ignore_errors=True)
+    serve, lexical = aside / "serve", aside / "lexical"
+    serve.mkdir(parents=True)
+    entries = _Sorted(tables["entries"])
+    contents = {
+        "documents": _documents(tables["documents"]),
+        "entries": _entries(serve, lexical, entries, fields),
+        "keys": _keys(serve, tables["keys"], entries, dims),
+        "links": _links(serve, tables["links"], entries),
+    }
+    made = _described(serve)
+    written = DerivedFiles(digest("lexical", contents["entries"], *fields), contents["entries"], {})
+    _move(serve, root / "serve" / made.digest)
+    target = root / "lexical" / written.digest
+    _move(lexical, target)
+    shutil.rmtree(aside, ignore_errors=True)
+    files = DerivedFiles(written.digest, written.content, _checksums(target))
+    vectors = np.load(root / "serve" / made.digest / store.VECTORS, mmap_mode="r")
+    return Derived(made, files, contents, {"entries": len(entries.ids), "vectors": len(vectors)})
+
+
+class _Sorted:
+    """A Lance dataset's rows in the order of their ids."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        ids = dataset.to_table(columns=["id"], scan_in_order=True).column("id")
+        raw = np.array(ids.to_pylist(), dtype="S32")
+        self.order = np.argsort(raw, kind="stable")
+        self.ids = raw[self.order]
+        if len(self.ids) > 1 and (self.ids[1:] == self.ids[:-1]).any():
+            raise ValueError("two rows of a table have one id: the build is not publishable")
+
+    def batches(self, columns: list[str]) -> Iterator[tuple[int, pa.Table]]:
+        """(first row, table) of at most BATCH rows, in order."""
+        for start in range(0, len(self.order), BATCH):
+            some = self.order[start : start + BATCH]
+            yield start, self.dataset.take(some.tolist(), columns=columns)
+
+    def rows(self, ids: list[str]) -> np.ndarray:
+        """Rows of these ids. Raises ValueError for one that is not there."""
+        wanted = np.array(ids, dtype="S32")
+        rows = np.searchsorted(self.ids, wanted)
+        if len(wanted) and (
+            not len(self.ids) or (self.ids[np.minimum(rows, len(self.ids) - 1)] != wanted).any()
+        ):
+            raise ValueError("a key or link names an entry that is not there")
+        return rows.astype(np.int32)
+
+
+def _documents(dataset: Any) -> str:
+    state = ContentDigest()
+    for _, table in _Sorted(dataset).batches(["id", "digest", "metadata_digest"]):
+        state.update(table)
+    return state.hexdigest()
+
+
+def _entries(serve: Path, lexical: Path, entries: _Sorted, fields: tuple[str, ...]) -> str:
+    total = len(entries.ids)
+    state = ContentDigest()
+    times = np.full((2, total), store.NO_TIME, np.int64)
+    prior = np.zeros(total, np.float64)
+    facets: dict[tuple[str, str], list[int]] = {}
+    writer = LexicalWriter(lexical, fields)
+    with _arrow_writer(serve / store.ENTRIES, SERVE_ENTRIES) as sink:
+        columns = [*SERVE_ENTRIES.names, "prior", "digest", "terms"]
+        for start, table in entries.batches(columns):
+            state.update(table)
+            sink.write_table(table.select(SERVE_ENTRIES.names))
+            light = table.drop_columns(["value", "marks", "basis"]).to_pylist()
+            for row, entry in enumerate(light, start):
+                writer.add(row, entry)
+                prior[row] = entry["prior"]
+                for term in facet_terms(entry["facets"], entry["kind"], entry["source"]):
+                    facets.setdefault(term, []).append(row)
+                if entry["starts_at"] is not None:
+                    times[0, row] = microseconds(entry["starts_at"])
+                    times[1, row] = microseconds(entry["ends_at"] or entry["starts_at"])
+    writer.close()
+    np.save(serve / store.TIMES, times)
+    np.save(serve / store.PRIOR, prior)
+    with _arrow_writer(serve / store.FACETS, SERVE_FACETS) as sink:
+        ordered = sorted(facets)
+        for start in range(0, len(ordered), BATCH):
+            some = ordered[start : start + BATCH]
+            rows = [{"name": n, "value": v, "rows": sorted(set(facets[n, v]))} for n, v in some]
+            sink.write_table(pa.Table.from_pylist(rows, schema=SERVE_FACETS))
+    return state.hexdigest()
+
+
+def _keys(serve: Path, dataset: Any, entries: _Sorted, dims: int) -> str:
+    """Write vectors and their keys, ordered by entry row and key id; digest of all keys."""
+    keys = _Sorted(dataset)
+    state = ContentDigest()
+    for _, table in keys.batches(["id", "entry_id", "kind", "text_digest", "starts_at", "ends_at"]):
+        state.update(table)
+    light = dataset.to_table(columns=["id", "entry_id", "dense"], scan_in_order=True)
+    dense = np.flatnonzero(light.column("dense").to_numpy())
+    rows = entries.rows(light.column("entry_id").to_pylist())
+    ids = np.array(light.column("id").to_pylist(), dtype="S32")
+    order = dense[np.lexsort((ids[dense], rows[dense]))]
+    np.save(serve / store.KEY_ENTRY, rows[order])
+    vectors = _mapped(serve / store.VECTORS, np.float32, (len(order), dims))
+    bits = _mapped(serve / store.BITS, np.uint64, (-(-dims // 64), len(order)))
+    with _arrow_writer(serve / store.KEYS, SERVE_KEYS) as sink:
+        for start in range(0, len(order), BATCH):
+            some = order[start : start + BATCH]
+            table = dataset.take(some.tolist(), columns=["id", "kind", "text", "span", "vector"])
+            column = table.column("vector").combine_chunks()
+            if column.null_count:
+                raise ValueError("a dense key has no vector: the build is not publishable")
+            values = column.flatten().to_numpy().reshape(-1, dims)
+            vectors[start : start + len(some)] = values
+            bits[:, start : start + len(some)] = sign_bits(values)
+            state.update(pa.table({"vector": column.flatten()}))
+            span = table.column("span").combine_chunks().flatten()
+            plain = [table.column(name).combine_chunks() for name in ("id", "kind", "text")]
+            sink.write_table(pa.Table.from_arrays([*plain, *span], schema=SERVE_KEYS))
+    _close(vectors, bits)
+    return state.hexdigest()
+
+
+def _links(serve: Path, dataset: Any, entries: _Sorted) -> str:
+    """Write links as rows, and the near-duplicate group of each entry (its smallest row)."""
+    table = dataset.to_table()
+    source = entries.rows(table.column("source_id").to_pylist())
+    target = entries.rows(table.column("target_id").to_pylist())
+    kinds = np.array(table.column("kind").to_pylist(), dtype=object).astype(str)
+    order = np.lexsort((target, kinds, source))
+    columns = [
+        pa.array(source[order]), pa.array(target[order]), pa.array(kinds[order], pa.string()),
+        table.column("weight").take(pa.array(order)).combine_chunks(),
+    ]  # fmt: skip
+    with _arrow_writer(serve / store.LINKS, SERVE_LINKS) as sink:
+        made = pa.Table.from_arrays(columns, schema=SERVE_LINKS)
+        sink.write_table(made)
+    near = kinds == LinkKind.NEAR_DUPLICATE.value
+    np.save(serve / store.GROUP, _groups(len(entries.ids), source[near], target[near]))
+    state = ContentDigest()
+    state.update(made)
+    return state.hexdigest()
+
+
+def _groups(total: int, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """int32 [total]: the smallest row connected with each row (union-find, paths halved)."""
+    parent = np.arange(total, dtype=np.int32)
+
+    def root(row: int) -> int:
+        while parent[row] != row:
+            parent[row] = parent[parent[row]]
+            row = int(parent[row])
+        return row
+
+    for a, b in zip(source.tolist(), target.tolist(), strict=True):
+        first, second = sorted((root(a), root(b)))
+        parent[second] = first
+    for row in range(total):
+        parent[row] = parent[parent[row]]  # parents come first: one step is enough
+    return parent
+
+
+def _arrow_writer(path: Path, schema: pa.Schema) -> Any:
+    return pa.ipc.new_file(str(path), schema)
+
+
+def _mapped(path: Path, dtype: Any, shape: tuple[int, int]) -> np.ndarray:
+    if 0 in shape:  # an empty file cannot be mapped
+        np.save(path, np.empty(shape, dtype))
+        return np.empty(shape, dtype)
+    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+
+
+def _close(*arrays: np.ndarray) -> None:
+    for array in arrays:
+        if isinstance(array, np.memmap):
+            array.flush()
+
+
+def _described(folder: Path) -> DerivedFiles:
+    files = _checksums(folder)
+    name = digest("files", *(f"{name} {size} {sum_}" for name, (size, sum_) in files.items()))
+    return DerivedFiles(name, name, files)
+
+
+def _checksums(folder: Path) -> dict[str, tuple[int, str]]:
+    """Size and BLAKE2b of each file, by name, sorted."""
+    made: dict[str, tuple[int, str]] = {}
+    for path in sorted(folder.iterdir()):
+        state = blake2b(digest_size=DIGEST_BYTES)
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                state.update(block)
+        made[path.name] = (path.stat().st_size, state.hexdigest())
+    return made
+
+
+def _move(aside: Path, target: Path) -> None:
+    """Into place under its content's name; equal content that is there already stays."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        shutil.rmtree(aside)
+        return
+    os.replace(aside, target)
