@@ -1,4 +1,4 @@
-"""The build pipeline: sources to one published knowledge base. Every kind shares all but its shaper.
+r"""The build pipeline: sources to one published knowledge base. Every kind shares all but its shaper.
 
     sources -> Read -> Shape -> Encode -> Write -> Publish
                  \-> every stage rejects to one place, and Publish counts it
@@ -18,6 +18,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
+from apache_beam.transforms.combiners import Count
 
 import stillroom
 from stillroom.encoders import load_encoder
@@ -100,9 +101,7 @@ def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
         and live.code_version == stillroom.__version__
         and live.encoder == encoder
     )
-    plan = BuildPlan(
-        str(root), recipe, encoder, search, stillroom.__version__, parent, refit=refit
-    )
+    plan = BuildPlan(str(root), recipe, encoder, search, stillroom.__version__, parent, refit=refit)
     return Planned(plan, shards, shaper, live.inputs if live is not None and same else "")
 
 
@@ -122,7 +121,9 @@ def run_build(
     root.mkdir(parents=True, exist_ok=True)
     with build_lock(root):
         if current_build(root) != planned.build.parent:
-            raise NotPublished(f"{root} moved to another build since this one was planned: run again")
+            raise NotPublished(
+                f"{root} moved to another build since this one was planned: run again"
+            )
         shutil.rmtree(root / ".staging", ignore_errors=True)  # what a killed build left
         (root / ".staging").mkdir()
         attempt = tempfile.mkdtemp(prefix="attempt-", dir=root / ".staging")
@@ -147,13 +148,9 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
         | "Read" >> ReadDocuments(staging, plan.recipe.max_document_chars)
     )
     inputs = read["refs"] | "Inputs" >> beam.CombineGlobally(InputsDigest())
-    changed = (
-        read["refs"]
-        | "Changed"
-        >> beam.Filter(_differs, AsSingleton(inputs), planned.parent_inputs).with_output_types(
-            DocumentRef
-        )
-    )
+    changed = read["refs"] | "Changed" >> beam.Filter(
+        _differs, AsSingleton(inputs), planned.parent_inputs
+    ).with_output_types(DocumentRef)
     shaped = changed | "Shape" >> ShapeDocuments(staging, planned.shaper)
     groups = max(1, planned.bytes // MEAN_TEXT_BYTES // GROUP_TEXTS)
     vectors = shaped[TEXTS] | "EncodeTexts" >> EncodeTexts(staging, plan.encoder, groups)
@@ -168,13 +165,13 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
         | "AllRejects" >> beam.Flatten()
         | "TypedRejects" >> beam.Map(_same).with_output_types(Reject)
     )
-    duplicates = read[DUPLICATES] | "Duplicates" >> beam.combiners.Count.Globally()
+    duplicates = read[DUPLICATES] | "Duplicates" >> Count.Globally()
     _publish(pipeline, planned, staging, written["written"], links, rejects, duplicates, inputs)
 
 
 def _publish(
-    pipeline: beam.Pipeline, planned: Planned, staging: Staging, parts: PCollection,
-    links: PCollection, rejects: PCollection, duplicates: PCollection, inputs: PCollection,
+    pipeline: beam.Pipeline, planned: Planned, staging: Staging, parts: PCollection[Any],
+    links: PCollection[Any], rejects: PCollection[Any], duplicates: PCollection[Any], inputs: PCollection[Any],
 ) -> None:  # fmt: skip
     _ = (
         pipeline
@@ -235,7 +232,7 @@ def _outcome(staging: Staging) -> Outcome:
     return outcome
 
 
-class InputsDigest(beam.CombineFn):  # type: ignore[misc]
+class InputsDigest(beam.CombineFn):
     """Digest of all documents (id, content, metadata), whatever their order: a sum of digests."""
 
     def create_accumulator(self) -> tuple[int, int]:

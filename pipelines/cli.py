@@ -85,18 +85,25 @@ def build(
     dense_keys: Annotated[str, typer.Option(help="Those of them that get vectors.")] = "",
     segment: Annotated[str, typer.Option(help="Segmenter.")] = "",
     segment_tokens: Annotated[int, typer.Option(help="Token budget of one value.")] = 0,
-    compress_rate: Annotated[float, typer.Option(help="Share of words that compressing keeps.")] = 0,
+    compress_rate: Annotated[
+        float, typer.Option(help="Share of words that compressing keeps.")
+    ] = 0,
     compressor: Annotated[str, typer.Option(help="extractive, or llmlingua2:NAME_OR_PATH.")] = "",
-    encoder: Annotated[str, typer.Option(help="minilm, or a sentence-transformers name/path.")] = "",
+    encoder: Annotated[
+        str, typer.Option(help="minilm, or a sentence-transformers name/path.")
+    ] = "",
     llm: Annotated[str, typer.Option(help="none, openai:MODEL or a local path.")] = "",
     id_column: Annotated[str, typer.Option(help="Row formats: column of ids.")] = "",
     title_column: Annotated[str, typer.Option(help="Row formats: column of titles.")] = "",
-    text_columns: Annotated[str, typer.Option(help="Row formats: columns of text, by commas.")] = "",
+    text_columns: Annotated[
+        str, typer.Option(help="Row formats: columns of text, by commas.")
+    ] = "",
     created_column: Annotated[str, typer.Option(help="Row formats: column of times.")] = "",
     format_: Annotated[str, typer.Option("--format", help="Format of the sources.")] = "auto",
     workers: Annotated[int, typer.Option(help="Worker processes on this machine.")] = 1,
     max_error_rate: Annotated[
-        float | None, typer.Option(help="Share of inputs that may fail; over it, nothing is published.")
+        float | None,
+        typer.Option(help="Share of inputs that may fail; over it, nothing is published."),
     ] = None,
     refit: Annotated[bool, typer.Option(help="Fit again what is carried over.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
@@ -130,7 +137,9 @@ def query(
     text: Annotated[str, typer.Argument(help="What to look for.")],
     also: Annotated[list[Path] | None, typer.Option(help="Another base to search with it.")] = None,
     k: Annotated[int, typer.Option("-k", help="How many hits.")] = 10,
-    where: Annotated[list[str] | None, typer.Option(help="NAME=VALUE (or >=, <=, >, <, !=).")] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE (or >=, <=, >, <, !=).")
+    ] = None,
     since: Annotated[str | None, typer.Option(help="Keep entries from this time on.")] = None,
     until: Annotated[str | None, typer.Option(help="Keep entries up to this time.")] = None,
     mode: Annotated[Mode, typer.Option(help="Which legs.")] = Mode.hybrid,
@@ -205,7 +214,9 @@ def status(kb: KB, as_json: AsJson = False) -> None:
         "parent": manifest.parent or "none",
         "kind": manifest.recipe.kind,
         "sources": ", ".join(f"{s.name} ({s.uri})" for s in manifest.recipe.sources),
-        "inputs": ", ".join(f"{n} {v:,}" for n, v in data["accounting"].items() if isinstance(v, int)),
+        "inputs": ", ".join(
+            f"{n} {v:,}" for n, v in data["accounting"].items() if isinstance(v, int)
+        ),
         "counts": ", ".join(f"{n} {v:,}" for n, v in manifest.counts.items()),
         "encoder": f"{manifest.encoder.name}, {manifest.encoder.dims} dims, {manifest.encoder.dtype}",
         "dense weight": f"{plan.dense_weight} ({_figures(plan.calibration)})",
@@ -227,7 +238,10 @@ def builds(kb: KB, as_json: AsJson = False) -> None:
     ]
     if as_json:
         _print_json(
-            [{"build": m.build, "parent": m.parent, "live": m.build == live, **m.counts} for m in made]
+            [
+                {"build": m.build, "parent": m.parent, "live": m.build == live, **m.counts}
+                for m in made
+            ]
         )
         return
     table = Table()
@@ -353,7 +367,9 @@ def _print_hits(hits: Hits, explain: bool) -> None:
     for number, hit in enumerate(hits, 1):
         place = " > ".join(dict.fromkeys([hit.title, *hit.path]))
         head = Text.assemble(
-            (f"{number}. ", "bold"), (place or hit.source_key, "bold"), (f"  {hit.score:.3f}", "dim")
+            (f"{number}. ", "bold"),
+            (place or hit.source_key, "bold"),
+            (f"  {hit.score:.3f}", "dim"),
         )
         out.print(head)
         out.print(Text(f"   {hit.source_key}  {hit.span.start}-{hit.span.end}", "dim"))

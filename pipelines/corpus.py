@@ -35,9 +35,7 @@ class CorpusShaper:
             )
         unknown = sorted(set(self.recipe.keys) - {kind.value for kind in KINDS})
         if unknown:
-            raise ValueError(
-                f"a corpus has the keys {', '.join(KINDS)}, not {', '.join(unknown)}"
-            )
+            raise ValueError(f"a corpus has the keys {', '.join(KINDS)}, not {', '.join(unknown)}")
         if KeyKind.COMPRESSED.value in self.recipe.keys:
             make_compressor(self.recipe.compressor)  # a wrong name is an error now, not in a worker
 

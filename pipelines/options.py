@@ -8,9 +8,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentP
 from stillroom.errors import BadInput
 
 LOCAL_RUNNER = "FnApiRunner"  # by name: plain DirectRunner first tries to download another runner
-REFUSED = {
-    "DaskRunner": "it loses the output of finish_bundle and tagged outputs without an error"
-}
+REFUSED = {"DaskRunner": "it loses the output of finish_bundle and tagged outputs without an error"}
 
 
 def pipeline_options(workers: int, flags: Sequence[str]) -> PipelineOptions:

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def open(*paths: PathLike | list[PathLike]) -> KnowledgeBase:  # noqa: A001 - reads as stillroom.open
+def open(*paths: PathLike | list[PathLike]) -> KnowledgeBase:
     """Open the knowledge base at a path, or several as one federated view.
 
     Raises NotAKnowledgeBase, Damaged, VersionSkew, BadInput.

@@ -13,6 +13,8 @@ import re
 import sys
 import unicodedata
 from functools import cache
+from importlib.metadata import version
+from itertools import pairwise
 from typing import NamedTuple
 
 import tantivy
@@ -57,8 +59,10 @@ def _char_class(categories: frozenset[str], stop: int = 0x10000) -> str:
 # Combining marks belong to the word they are written on: `re` alone would cut Hindi at each vowel.
 _MARKS = _char_class(frozenset(("Mn", "Mc")))
 _SYMBOLS = _char_class(frozenset(("Sm",)))
-_WORD = re.compile(rf"[^\W_][^\W_{_MARKS}]*(?:[{_MARKS}]+[^\W_]*)*(?:['’](?:s|t|re|ve|ll|d|m)\b)?", re.I)
-_ASCII_WORD = re.compile(r"[a-zA-Z0-9]+(?:'(?:s|t|re|ve|ll|d|m)\b)?", re.I)
+_WORD = re.compile(
+    rf"[^\W_][^\W_{_MARKS}]*(?:[{_MARKS}]+[^\W_]*)*(?:['’](?:s|t|re|ve|ll|d|m)\b)?", re.IGNORECASE
+)
+_ASCII_WORD = re.compile(r"[a-zA-Z0-9]+(?:'(?:s|t|re|ve|ll|d|m)\b)?", re.IGNORECASE)
 _RUNS = re.compile(rf"[{_UNSPACED}{_MARKS}]*[{_UNSPACED}][{_UNSPACED}{_MARKS}]*|[^{_UNSPACED}]+")
 _UNSPACED_SEEN = re.compile(f"[{_UNSPACED}]")
 _CHUNK = re.compile(rf"[\w{_JOINERS}{_MARKS}]+|[{_SYMBOLS}]")
@@ -150,7 +154,7 @@ class Analyzer:
             units = [m.span() for m in re.finditer(rf".[{_MARKS}]*", text)]
             if len(units) == 1:
                 terms.append(Term(_folded(text), start, start + len(text)))
-            for (a, _), (_, b) in zip(units, units[1:], strict=False):
+            for (a, _), (_, b) in pairwise(units):
                 terms.append(Term(_folded(text[a:b]), start + a, start + b))
         return terms
 
@@ -202,8 +206,8 @@ def analyzer_spec() -> AnalyzerSpec:
 
 def analyzer_report() -> str:
     """Words for an error message: what this process analyzes with."""
-    version = ".".join(map(str, sys.version_info[:2]))
+    python = ".".join(map(str, sys.version_info[:2]))
     return (
-        f"analyzer standard/{analyzer_spec().probe[:8]} (Python {version}, Unicode "
-        f"{unicodedata.unidata_version}, tantivy {tantivy.__version__})"
+        f"analyzer standard/{analyzer_spec().probe[:8]} (Python {python}, Unicode "
+        f"{unicodedata.unidata_version}, tantivy {version('tantivy')})"
     )

@@ -288,7 +288,9 @@ def _notes(gathered: list[Legs], query: Query, encode: Encode | None) -> tuple[s
     if untimed:
         notes.append(f"{untimed} entries have no time, so since/until left them out")
     if encode is None and query.mode == "hybrid":
-        notes.append("lexical leg only: no query encoder is installed (pip install 'stillroom[build]')")
+        notes.append(
+            "lexical leg only: no query encoder is installed (pip install 'stillroom[build]')"
+        )
     return tuple(notes)
 
 

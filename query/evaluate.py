@@ -54,7 +54,9 @@ def evaluate(
     run: dict[str, dict[str, float]] = {}
     options: dict[str, Any] = {"mode": mode, "encoder": encoder, "collapse": False}
     options["k"] = DEPTH * (ENTRIES_A_DOCUMENT if by == "document" else 1)
-    for (name, _), hits in zip(asked.items(), kb.search_batch(list(asked.values()), **options), strict=True):
+    for (name, _), hits in zip(
+        asked.items(), kb.search_batch(list(asked.values()), **options), strict=True
+    ):
         run[name] = _ranked(hits, by, judged[name])
     measures = [nDCG @ 10, R @ 5, R @ 10, R @ 100, RR @ 10]
     by_query: dict[str, list[float]] = {str(measure): [] for measure in measures}

@@ -65,7 +65,9 @@ def make_filter(build: Build, where: Where | None, since: When, until: When) -> 
         rows &= timed & (starts <= high) & (ends >= low)
         integer = tantivy.FieldType.Integer
         clauses.append(
-            tantivy.Query.range_query(schema, STARTS_AT, integer, NO_TIME + 1, int(high), True, True)
+            tantivy.Query.range_query(
+                schema, STARTS_AT, integer, NO_TIME + 1, int(high), True, True
+            )
         )
         clauses.append(
             tantivy.Query.range_query(

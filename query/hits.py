@@ -189,4 +189,3 @@ _HITS = pa.schema(
         ("build_id", pa.string()),
     ]
 )  # fmt: skip
-

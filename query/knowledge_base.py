@@ -4,7 +4,7 @@ import asyncio
 import importlib.util
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from stillroom import engine
 from stillroom.encoders import load_for
 from stillroom.errors import BadInput, MissingExtra
 from stillroom.filters import When, Where, facet_names, make_filter
+from stillroom.fusion import make_scale
 from stillroom.hits import Hit, Hits
 from stillroom.lexical import query_terms
 from stillroom.schemas.arrow import document_from_row
@@ -186,13 +187,11 @@ def _encode_query(build: Build, text: str) -> np.ndarray:
 
 
 def _why(build: Build, row: int, query: engine.Query, encode: engine.Encode | None) -> Why:
-    from dataclasses import replace
-
     allowed = make_filter(build, query.where, query.since, query.until)
     filtered = allowed is not None and not bool(allowed.rows[row])
     deep = replace(build.manifest.plan, depth=max(1, build.entries.num_rows))
     legs = engine.gather(build, deep, query, None if filtered else allowed, encode, {})
-    scale = engine.make_scale([legs.lexical_list], [legs.dense_list])
+    scale = make_scale([legs.lexical_list], [legs.dense_list])
     legs.score = engine.score(legs, scale, query.mode)
     position = int(np.searchsorted(legs.candidates, row))
     present = position < len(legs.candidates) and legs.candidates[position] == row

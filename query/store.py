@@ -167,7 +167,9 @@ class Build:
             try:
                 index = tantivy.Index.open(private)
             except ValueError as error:
-                raise Damaged(f"the lexical index {self.lexical} cannot be opened: {error}") from error
+                raise Damaged(
+                    f"the lexical index {self.lexical} cannot be opened: {error}"
+                ) from error
             return index.schema, index.searcher()
 
     def row_of(self, entry_id: str) -> int:

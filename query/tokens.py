@@ -25,7 +25,9 @@ class TokenCounter:
         """The tokenizer of a model folder. Raises BadInput where it has no tokenizer.json."""
         path = Path(folder) / "tokenizer.json"
         if not path.is_file():
-            raise BadInput(f"{folder} has no tokenizer.json: a fast tokenizer is needed to count tokens")
+            raise BadInput(
+                f"{folder} has no tokenizer.json: a fast tokenizer is needed to count tokens"
+            )
         return cls(Tokenizer.from_file(str(path)))
 
     @property

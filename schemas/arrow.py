@@ -11,7 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from stillroom.schemas.documents import Derivation, Document, Facets, FacetValue, Mark, MarkKind, Span
+from stillroom.schemas.documents import (
+    Derivation,
+    Document,
+    Facets,
+    FacetValue,
+    Mark,
+    MarkKind,
+    Span,
+)
 from stillroom.schemas.entries import Entry, Key, KeyKind, LexicalTerms, Link, LinkKind
 from stillroom.schemas.ids import canonical_json
 
@@ -276,7 +284,12 @@ def key_from_row(row: Mapping[str, Any]) -> Key:
 def links_to_table(links: Iterable[Link]) -> pa.Table:
     """Rows of LINKS, in the order given."""
     rows = [
-        {"source_id": k.source_id, "target_id": k.target_id, "kind": k.kind.value, "weight": k.weight}
+        {
+            "source_id": k.source_id,
+            "target_id": k.target_id,
+            "kind": k.kind.value,
+            "weight": k.weight,
+        }
         for k in links
     ]
     return pa.Table.from_pylist(rows, schema=LINKS)

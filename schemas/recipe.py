@@ -107,7 +107,7 @@ def recipe_from_dict(data: Mapping[str, Any]) -> Recipe:
     """The recipe of plain data; an unknown name is an error that lists the known ones."""
     sources = data.get("sources") or data.get("source") or ()
     if not isinstance(sources, list | tuple):
-        raise ValueError(f"sources is a list of tables, not {sources!r}")
+        raise ValueError(f"sources is a list of tables, not {sources!r}")  # noqa: TRY004
     made = tuple(_build(Source, item) for item in sources)
     rest = {name: value for name, value in data.items() if name not in ("sources", "source")}
     return _build(Recipe, {**rest, "sources": made})
@@ -141,7 +141,7 @@ def _build(cls: type[_Made], data: Mapping[str, Any]) -> _Made:
             f"{cls.__name__.lower()} has no {', '.join(map(repr, unknown))}; "
             f"it has {', '.join(sorted(known))}"
         )
-    values = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+    values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in data.items()}
     try:
         return cls(**values)
     except TypeError as error:

@@ -44,9 +44,7 @@ class PseudoQuery:
     value: str
 
 
-def fit_dense_weight(
-    build: Build, encode_queries: Encode, encode_documents: Encode
-) -> SearchPlan:
+def fit_dense_weight(build: Build, encode_queries: Encode, encode_documents: Encode) -> SearchPlan:
     """The build's plan with its fitted dense weight, and the figures it was fitted on."""
     plan = build.manifest.plan
     queries = list(pseudo_queries(build))
@@ -108,7 +106,9 @@ def pseudo_queries(build: Build, sample: int = SAMPLE) -> Iterator[PseudoQuery]:
             made += 1
             yield PseudoQuery(row, name, "", value.replace(name, " ", 1))
             continue
-        spans = [s for s in sentence_spans(value) if len(analyzer.words(value[s[0] : s[1]])) >= MIN_WORDS]
+        spans = [
+            s for s in sentence_spans(value) if len(analyzer.words(value[s[0] : s[1]])) >= MIN_WORDS
+        ]
         if len(spans) < 3:
             continue
         start, end = spans[len(spans) // 2]

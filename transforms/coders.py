@@ -12,7 +12,8 @@ from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from apache_beam.coders import Coder, registry
+from apache_beam.coders import Coder
+from apache_beam.coders.typecoders import registry
 
 from stillroom.schemas.ids import canonical_json
 
@@ -27,14 +28,14 @@ def noun_from_bytes(noun_type: type[Any], raw: bytes) -> Any:
     return _typed(noun_type, json.loads(raw.decode("utf-8", "surrogatepass")))
 
 
-class NounCoder(Coder):  # type: ignore[misc]
+class NounCoder(Coder):
     """Deterministic coder of one dataclass type."""
 
     def __init__(self, noun_type: type[Any]) -> None:
         self.noun_type = noun_type
 
     @classmethod
-    def from_type_hint(cls, typehint: Any, _registry: Any) -> "NounCoder":
+    def from_type_hint(cls, typehint: Any, registry: Any) -> Any:
         return cls(typehint)
 
     def encode(self, value: Any) -> bytes:

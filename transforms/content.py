@@ -66,6 +66,4 @@ def content_digest(tables: Iterable[pa.Table]) -> str:
 
 def _numbers(array: pa.Array) -> bytes:
     zero = False if pa.types.is_boolean(array.type) else 0
-    return np.ascontiguousarray(
-        pc.fill_null(array, zero).to_numpy(zero_copy_only=False)
-    ).tobytes()
+    return np.ascontiguousarray(pc.fill_null(array, zero).to_numpy(zero_copy_only=False)).tobytes()

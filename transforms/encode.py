@@ -45,7 +45,7 @@ class VectorRef:
 register_nouns(TextBlock, VectorRef)
 
 
-class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, Encoder]):  # type: ignore[misc]
+class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult[Any, Any], Encoder]):
     """RunInference over blocks of staged texts; results carry float32 [texts, dims].
 
     The process has one model however many bundles it runs. A worker that cannot give the launcher's
@@ -61,7 +61,7 @@ class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, Encoder])
 
     def run_inference(
         self, batch: Sequence[TextBlock], model: Encoder, inference_args: Any = None
-    ) -> Iterator[PredictionResult]:
+    ) -> Iterator[PredictionResult[Any, Any]]:
         for block in batch:
             texts = [_text(self._staging, ref) for ref in block.refs]
             yield PredictionResult(block, model.encode_documents(texts))
@@ -71,7 +71,7 @@ class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, Encoder])
 
 
 @dataclass
-class EncodeTexts(beam.PTransform):  # type: ignore[misc]
+class EncodeTexts(beam.PTransform[Any, Any]):
     """(text digest, TextRef) to (text digest, VectorRef), each different text encoded once.
 
     `groups` spreads the texts of one length over that many workers' memories.
@@ -81,7 +81,7 @@ class EncodeTexts(beam.PTransform):  # type: ignore[misc]
     spec: EncoderSpec
     groups: int = 1
 
-    def expand(self, texts: PCollection) -> PCollection:
+    def expand(self, texts: PCollection[Any]) -> PCollection[Any]:
         return (
             texts
             | "Once" >> beam.CombinePerKey(min_ref)
@@ -123,14 +123,14 @@ def make_blocks(group: tuple[str, Iterable[tuple[str, TextRef]]]) -> Iterator[Te
         yield TextBlock(digest("block", *digests)[:24], digests, tuple(ref for _, ref in some))
 
 
-class _StageVectors(beam.DoFn):  # type: ignore[misc]
+class _StageVectors(beam.DoFn):
     def __init__(self, staging: Staging) -> None:
         self._staging = staging
 
     def setup(self) -> None:
         self._counter = StageCounter(self._staging.root, "encode")
 
-    def process(self, result: PredictionResult) -> Iterator[tuple[str, VectorRef]]:
+    def process(self, result: PredictionResult[Any, Any]) -> Iterator[tuple[str, VectorRef]]:
         block, vectors = result.example, result.inference
         flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
         column = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])

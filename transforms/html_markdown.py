@@ -109,7 +109,7 @@ class Page:
 
 def parse_html(source: str) -> Page:
     """One pass of libxml2's event parser: no tree, so no depth or size of tree to be hurt by."""
-    from lxml import etree  # type: ignore[import-untyped]
+    from lxml import etree
 
     target = _Target()
     parser = etree.HTMLParser(target=target, huge_tree=True, encoding="utf-8")

@@ -61,4 +61,3 @@ def facet_terms(facets: str, kind: str, source: str) -> list[tuple[str, str]]:
         several = value if isinstance(value, tuple) else (value,)
         made.extend((name, canonical_json(one)) for one in several)
     return made
-

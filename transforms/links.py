@@ -24,13 +24,13 @@ register_nouns(Link)
 
 
 @dataclass
-class LinkNearDuplicates(beam.PTransform):  # type: ignore[misc]
+class LinkNearDuplicates(beam.PTransform[Any, Any]):
     """(value digest, (entry id, MinHash)) to Fragment of `links`. `threshold` is a Jaccard."""
 
     kb: str
     threshold: float
 
-    def expand(self, signatures: PCollection) -> PCollection:
+    def expand(self, signatures: PCollection[Any]) -> PCollection[Any]:
         first = (
             signatures
             | "EqualValues" >> beam.GroupByKey()
@@ -44,8 +44,7 @@ class LinkNearDuplicates(beam.PTransform):  # type: ignore[misc]
                 tuple[str, tuple[str, bytes]]
             )
             | "Band" >> beam.GroupByKey()
-            | "Verify"
-            >> beam.FlatMap(_verified, threshold=self.threshold).with_output_types(Link)
+            | "Verify" >> beam.FlatMap(_verified, threshold=self.threshold).with_output_types(Link)
         )
         return (
             (equal, near)

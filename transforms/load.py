@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
-from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import TaggedOutput
 
 from stillroom.schemas.arrow import documents_to_table
 from stillroom.schemas.documents import Document
@@ -75,7 +75,7 @@ def plan_shards(source: Source, files: Iterable[InputFile]) -> list[Shard]:
 
 
 @dataclass
-class ReadDocuments(beam.PTransform):  # type: ignore[misc]
+class ReadDocuments(beam.PTransform[Any, Any]):
     """Shards to {main: (part, rows of kept documents), rejects, duplicates: document ids}.
 
     Two documents of one id: the first (by part and row) stays; an equal one is a duplicate, a
@@ -117,7 +117,7 @@ def first_of_id(group: tuple[str, Iterable[DocumentRef]]) -> Iterator[Any]:
             yield TaggedOutput(REJECTS, reject)
 
 
-class _Stage(beam.DoFn):  # type: ignore[misc]
+class _Stage(beam.DoFn):
     def __init__(self, staging: Staging, max_chars: int) -> None:
         self._staging, self._max_chars = staging, max_chars
 

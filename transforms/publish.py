@@ -166,9 +166,7 @@ def _commit(
     """One commit that replaces the table's rows; asserted, and tried again where another came
     between. The rows do not depend on the version below, so a repeated commit doubles nothing."""
     uri = str(Path(plan.kb) / f"{name}.lance")
-    files = [
-        lance.fragment.FragmentMetadata.from_json(made) for f in fragments for made in f.files
-    ]
+    files = [lance.fragment.FragmentMetadata.from_json(made) for f in fragments for made in f.files]
     rows = sum(fragment.rows for fragment in fragments)
     operation = lance.LanceOperation.Overwrite(schema, files)
     properties = {"build": build, "attempt": plan.attempt}
@@ -228,9 +226,7 @@ def _manifest(
 
 
 def _fitted(root: Path, manifest: Manifest, encoder: Encoder) -> SearchPlan:
-    return fit_dense_weight(
-        Build(root, manifest), encoder.encode_queries, encoder.encode_documents
-    )
+    return fit_dense_weight(Build(root, manifest), encoder.encode_queries, encoder.encode_documents)
 
 
 def _write_build(
@@ -279,4 +275,3 @@ def _write_whole(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-

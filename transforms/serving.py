@@ -44,7 +44,9 @@ class Derived:
     counts: Mapping[str, int]
 
 
-def write_derived(root: Path, tables: Mapping[str, Any], fields: tuple[str, ...], dims: int) -> Derived:
+def write_derived(
+    root: Path, tables: Mapping[str, Any], fields: tuple[str, ...], dims: int
+) -> Derived:
     """Write `serve/<digest>/` and `lexical/<digest>/` below `root` from open Lance datasets.
 
     Raises ValueError where a value is not the span it names, or a link or key has no entry.

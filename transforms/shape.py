@@ -6,12 +6,13 @@ What is shuffled afterwards are references: which key of which part needs the ve
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.metrics import Metrics
-from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import TaggedOutput
 
 from stillroom.schemas.arrow import (
     document_from_row,
@@ -77,7 +78,7 @@ register_nouns(ShapedPart, TextRef)
 
 
 @dataclass
-class ShapeDocuments(beam.PTransform):  # type: ignore[misc]
+class ShapeDocuments(beam.PTransform[Any, Any]):
     """References of documents to {parts: ShapedPart, texts: (text digest, TextRef), rejects}."""
 
     staging: Staging
@@ -104,7 +105,7 @@ class ShapeDocuments(beam.PTransform):  # type: ignore[misc]
         }
 
 
-class _Shape(beam.DoFn):  # type: ignore[misc]
+class _Shape(beam.DoFn):
     def __init__(self, staging: Staging, shaper: Shaper) -> None:
         self._staging, self._shaper = staging, shaper
 
@@ -166,7 +167,7 @@ class _Shape(beam.DoFn):  # type: ignore[misc]
 
 def next_links(shaped: list[Shaped]) -> Iterator[Link]:
     """NEXT from each entry of a document to the one that follows it."""
-    for first, second in zip(shaped, shaped[1:], strict=False):
+    for first, second in pairwise(shaped):
         yield Link(first.entry.id, second.entry.id, LinkKind.NEXT)
 
 

@@ -13,7 +13,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
 from stillroom.schemas.arrow import keys_schema
 from stillroom.schemas.rejects import Reject, RejectReason
@@ -60,7 +60,7 @@ register_nouns(KeyVector, Fragment, WrittenPart)
 
 
 @dataclass
-class WriteParts(beam.PTransform):  # type: ignore[misc]
+class WriteParts(beam.PTransform[Any, Any]):
     """{parts, texts, vectors} to {main: WrittenPart, signatures: (value digest, (entry id, MinHash)),
     rejects}. A document with a key that got no vector is rejected whole."""
 
@@ -116,7 +116,7 @@ def write_fragment(kb: str, name: str, table: pa.Table) -> Fragment:
     return Fragment(name, table.num_rows, tuple(json.dumps(one.to_json()) for one in made))
 
 
-class _Write(beam.DoFn):  # type: ignore[misc]
+class _Write(beam.DoFn):
     def __init__(self, staging: Staging, kb: str, dims: int) -> None:
         self._staging, self._kb, self._dims = staging, kb, dims
 
@@ -145,7 +145,9 @@ class _Write(beam.DoFn):  # type: ignore[misc]
         tables = {"documents": documents, "entries": entries, "keys": keys, "links": links}
         fragments = tuple(write_fragment(self._kb, name, made) for name, made in tables.items())
         columns = ("digest", "id", "signature")
-        for digest, entry, made in zip(*(entries.column(c).to_pylist() for c in columns), strict=True):
+        for digest, entry, made in zip(
+            *(entries.column(c).to_pylist() for c in columns), strict=True
+        ):
             if made is not None:
                 yield TaggedOutput(SIGNATURES, (digest, (entry, made)))
         self._counter.add(documents.num_rows)
