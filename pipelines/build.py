@@ -147,7 +147,7 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
         | "SpreadShards" >> beam.Reshuffle()
         | "Read" >> ReadDocuments(staging, plan.recipe.max_document_chars)
     )
-    inputs = read["refs"] | "Inputs" >> beam.CombineGlobally(InputsDigest())
+    inputs = read["refs"] | "Inputs" >> beam.CombineGlobally(InputsDigest())  # type: ignore[no-untyped-call]
     changed = read["refs"] | "Changed" >> beam.Filter(
         _differs, AsSingleton(inputs), planned.parent_inputs
     ).with_output_types(DocumentRef)

@@ -45,7 +45,7 @@ class VectorRef:
 register_nouns(TextBlock, VectorRef)
 
 
-class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult[Any, Any], Encoder]):
+class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, Encoder]):
     """RunInference over blocks of staged texts; results carry float32 [texts, dims].
 
     The process has one model however many bundles it runs. A worker that cannot give the launcher's
@@ -61,7 +61,7 @@ class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult[Any, Any],
 
     def run_inference(
         self, batch: Sequence[TextBlock], model: Encoder, inference_args: Any = None
-    ) -> Iterator[PredictionResult[Any, Any]]:
+    ) -> Iterator[PredictionResult]:
         for block in batch:
             texts = [_text(self._staging, ref) for ref in block.refs]
             yield PredictionResult(block, model.encode_documents(texts))
@@ -130,8 +130,9 @@ class _StageVectors(beam.DoFn):
     def setup(self) -> None:
         self._counter = StageCounter(self._staging.root, "encode")
 
-    def process(self, result: PredictionResult[Any, Any]) -> Iterator[tuple[str, VectorRef]]:
-        block, vectors = result.example, result.inference
+    def process(self, result: PredictionResult) -> Iterator[tuple[str, VectorRef]]:
+        block: TextBlock = result.example  # type: ignore[assignment]  # Beam leaves them open
+        vectors: np.ndarray = result.inference  # type: ignore[assignment]
         flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
         column = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
         self._staging.write("vectors", block.name, pa.table({"vector": column}))
