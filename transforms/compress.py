@@ -28,6 +28,7 @@ from typing import Any, Protocol
 from stillroom.schemas.ids import digest
 
 MIN_WORDS = 12  # a shorter text has nothing to spare
+_ONE_AT_A_TIME = threading.Lock()  # torch's number of threads belongs to the whole process
 SPECS = "'extractive' or 'llmlingua2:NAME_OR_PATH'"
 
 
@@ -81,13 +82,6 @@ class TokenClassifierCompressor:
     def __init__(self, name_or_path: str) -> None:
         self.name_or_path = name_or_path
         self._loaded: tuple[Any, Any, int, str] | None = None
-        self._lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"name_or_path": self.name_or_path}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["name_or_path"])  # type: ignore[misc]
 
     @property
     def fingerprint(self) -> str:
@@ -121,7 +115,7 @@ class TokenClassifierCompressor:
         ids, owners = _owned(encoded["input_ids"], encoded["offset_mapping"], words)
         sums, counts = [0.0] * len(words), [0] * len(words)
         threads = torch.get_num_threads()
-        with self._lock, torch.inference_mode():
+        with _ONE_AT_A_TIME, torch.inference_mode():
             torch.set_num_threads(1)  # the order of additions, and so the result, is then fixed
             try:
                 for start, end in _token_windows(owners, _max_tokens(model, tokenizer) - 2):
@@ -137,7 +131,7 @@ class TokenClassifierCompressor:
         return [total / n if n else 1.0 for total, n in zip(sums, counts, strict=True)]
 
     def _load(self) -> tuple[Any, Any, int, str]:
-        with self._lock:
+        with _ONE_AT_A_TIME:
             if self._loaded is None:
                 import torch
                 from transformers import AutoModelForTokenClassification, AutoTokenizer
