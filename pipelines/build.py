@@ -147,7 +147,15 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
         | "SpreadShards" >> beam.Reshuffle()
         | "Read" >> ReadDocuments(staging, plan.recipe.max_document_chars)
     )
-    inputs = read["refs"] | "Inputs" >> beam.CombineGlobally(InputsDigest())  # type: ignore[no-untyped-call]
+    inputs = (
+        (
+            read["refs"] | "DocumentInput" >> beam.Map(_document_input),
+            read[REJECTS] | "RejectInput" >> beam.Map(_reject_input),
+            read[DUPLICATES] | "DuplicateInput" >> beam.Map(_duplicate_input),
+        )
+        | "AllInputs" >> beam.Flatten()
+        | "Inputs" >> beam.CombineGlobally(InputsDigest())  # type: ignore[no-untyped-call]
+    )
     changed = read["refs"] | "Changed" >> beam.Filter(
         _differs, AsSingleton(inputs), planned.parent_inputs
     ).with_output_types(DocumentRef)
@@ -233,14 +241,13 @@ def _outcome(staging: Staging) -> Outcome:
 
 
 class InputsDigest(beam.CombineFn):
-    """Digest of all documents (id, content, metadata), whatever their order: a sum of digests."""
+    """Digest of all that was read, rejects too, whatever its order: a count and a sum of digests."""
 
     def create_accumulator(self) -> tuple[int, int]:
         return 0, 0
 
-    def add_input(self, accumulator: tuple[int, int], ref: DocumentRef) -> tuple[int, int]:
-        value = int(digest("input", ref.id, ref.digest, ref.metadata_digest), 16)
-        return accumulator[0] + 1, (accumulator[1] + value) % (1 << 8 * DIGEST_BYTES)
+    def add_input(self, accumulator: tuple[int, int], one: str) -> tuple[int, int]:
+        return accumulator[0] + 1, (accumulator[1] + int(one, 16)) % (1 << 8 * DIGEST_BYTES)
 
     def merge_accumulators(self, accumulators: Any) -> tuple[int, int]:
         counts, sums = zip(*accumulators, strict=True)
@@ -248,6 +255,18 @@ class InputsDigest(beam.CombineFn):
 
     def extract_output(self, accumulator: tuple[int, int]) -> str:
         return digest("inputs", accumulator[0], accumulator[1])
+
+
+def _document_input(ref: DocumentRef) -> str:
+    return digest("document", ref.id, ref.digest, ref.metadata_digest)
+
+
+def _reject_input(reject: Reject) -> str:
+    return digest("reject", reject.uri, reject.reason.value, reject.detail)
+
+
+def _duplicate_input(document_id: str) -> str:
+    return digest("duplicate", document_id)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ scale: fusing their finished lists by rank would let the worst base's first hit 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from stillroom.analyzers import standard_analyzer
 from stillroom.dense import best_by_entry, nearest_vectors
 from stillroom.errors import BadInput
-from stillroom.filters import Filter, When, Where, make_filter
+from stillroom.filters import Filter, UnknownFacet, When, Where, make_filter
 from stillroom.fusion import Scale, fuse, make_scale
 from stillroom.hits import Hit, Hits, Reason
 from stillroom.lexical import lexical_leg, matched_ranges
@@ -73,10 +73,19 @@ def search(builds: Sequence[Build], query: Query, encode: Encode | None) -> Hits
     if not query.text.strip():
         return Hits((), ("the query is empty",), timings)
     gathered: list[Legs] = []
+    refused: list[UnknownFacet] = []
     for build in builds:
-        with _timed(timings, "filter"):
-            allowed = make_filter(build, query.where, query.since, query.until)
-        gathered.append(gather(build, build.manifest.plan, query, allowed, encode, timings))
+        try:
+            with _timed(timings, "filter"):
+                allowed = make_filter(build, query.where, query.since, query.until)
+        except UnknownFacet as error:
+            refused.append(error)  # of several bases, some may have the facet
+            continue
+        plan = build.manifest.plan
+        deep = replace(plan, depth=max(plan.depth, query.k))
+        gathered.append(gather(build, deep, query, allowed, encode, timings))
+    if not gathered:
+        raise refused[0]
     with _timed(timings, "fuse"):
         scale = make_scale([g.lexical_list for g in gathered], [g.dense_list for g in gathered])
         for legs in gathered:

@@ -29,6 +29,10 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 
+class UnknownFacet(BadInput):
+    """No entry of the base has a facet of this name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """What may be found. `rows` is a bool [entries] mask; `clauses` must all hold in the lexical leg;
@@ -123,7 +127,7 @@ def _matching(build: Build, name: str, condition: Any) -> tuple[list[str], np.nd
     if table.num_rows == 0:
         known = facet_names(build)
         shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-        raise BadInput(f"no entry has a facet {name!r}; this base has {shown or 'none'}")
+        raise UnknownFacet(f"no entry has a facet {name!r}; this base has {shown or 'none'}")
     test = _test(name, condition)
     values: list[str] = []
     mask = np.zeros(build.entries.num_rows, bool)

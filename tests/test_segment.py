@@ -87,6 +87,11 @@ def test_no_segment_ends_with_a_heading_that_has_text(text: str, budget: int) ->
             assert block.end not in ends, text[block.start : block.end]
 
 
+def test_a_heading_below_a_short_first_line_stays_with_its_text() -> None:
+    found = segments("- item\n# A\n" + "字" * 90, 48)
+    assert [v.split("\n")[0] for v in values(found)][:2] == ["- item", "# A"]
+
+
 def test_headings_begin_segments_and_are_their_path() -> None:
     text = f"# Doc\n\n## One\n\n{SENTENCE * 4}\n\n### Deep\n\n{SENTENCE * 4}\n\n## Two\n\n{SENTENCE * 4}"
     found = segments(text, title="doc")

@@ -288,7 +288,7 @@ def _weights(name_or_path: str, model: Any) -> str:
 
 _AROUND = "\"'“”‘’«»()[]{}.,;:!?…*_~#-–—|>"
 _CODE = re.compile(r"^(```|~~~)[^\n]*\n(?:.*\n)*?\1[^\n]*$|`[^`\n]+`", re.MULTILINE)
-_SIGN = re.compile(r"[=<>+^|\\/@#$%&~{}`]")
+_SIGN = re.compile(r"[=<>+^|\\/@#$%&~{}`]|^--?\w")
 _IDENTIFIER = re.compile(r"\w[._:@]+\w|\w\(|[a-z][A-Z]|_")
 _GREEK = re.compile("[\u0370-\u03ff\u1d400-\u1d7ff]")
 _UNSPACED = re.compile(

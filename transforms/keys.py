@@ -146,7 +146,8 @@ class _Maker:
         header_of = self.segment.table_header if exact else _no_header
         headers = {rows.header for rows in self.segment.tables} if exact else set()
         headers = {h for h in headers if self.size(h) <= self.room // 4}
-        size = size or self.size(body)
+        if not size or self.gap:  # with a gap, a sum of sizes may miss much white space
+            size = self.size(body)
         before, first = self.size(self.context), self.size(self.first_context)
         head = header_of(0) if header_of(0) in headers else ""
         header_size = max(map(self.size, headers), default=0) + self.gap
@@ -191,7 +192,8 @@ class _Maker:
     def fitted(self, texts: list[_Text]) -> list[_Text]:
         """The texts, cut where one is over the encoder's maximum after all."""
         # Sums of sizes are exact for WordPiece; other tokenizers may need some tokens more.
-        near = [item for item in texts if item.about > CERTAIN * self.room]
+        certain = 0 if self.gap else CERTAIN * self.room
+        near = [item for item in texts if item.about > certain]
         measured = self.tokens.count_many([item.text for item in near])
         over = {item for item, count in zip(near, measured, strict=True) if count > self.room}
         return [

@@ -45,7 +45,7 @@ class Segment:
     """An entry without keys, and what making its keys needs to know.
 
     `tables` are the tables whose rows the value touches: a key that begins among rows repeats their
-    header, though the value (an exact span) does not. `tokens` is the size of the value.
+    header, though the value (an exact span) does not. `tokens` is the size of the value's parts.
     """
 
     entry: Entry
@@ -219,18 +219,18 @@ class _Cutter:
             yield _Group(group, path if here else group[-1].path)
 
     def beside_heading(self, parts: list[_Part]) -> list[_Part]:
-        """The parts, with the first block cut up if it has no room beside the headings above it."""
-        headings = 0
-        while headings < len(parts) and parts[headings].heading:
-            headings += 1
-        size = _total(parts[:headings], self.gap) + self.gap
-        if not headings or headings == len(parts) or size > self.budget // 2:
-            return parts
-        first = parts[headings]
-        if size + first.size <= self.budget:
-            return parts
-        pieces = self.pieces(first, self.budget - size)
-        return [*parts[:headings], *pieces, *parts[headings + 1 :]]
+        """The parts, with each that has no room beside the headings right above it cut up."""
+        fitting: list[_Part] = []
+        above = 0  # the size of the headings right above
+        for part in parts:
+            if part.heading:
+                above += part.size + self.gap
+                fitting.append(part)
+                continue
+            crowded = above + part.size > self.budget and above <= self.budget // 2
+            fitting.extend(self.pieces(part, self.budget - above) if crowded and above else [part])
+            above = 0
+        return fitting
 
     def evened(self, parts: list[_Part], runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """The runs, with the last two shared out anew if the last is small."""

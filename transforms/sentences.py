@@ -173,11 +173,9 @@ def checked(
     tokens: TokenCounter,
 ) -> Spans:
     """The same runs, halved where the whole run has more tokens than the sum of its parts said."""
-    near = [
-        (a, b)
-        for a, b in runs
-        if b - a > 1 and sum(size for *_, size in parts[a:b]) > CERTAIN * limit
-    ]
+    # Where white space costs tokens, how much of it there is decides: then every run is measured.
+    certain = 0 if separator_size(tokens) else CERTAIN * limit
+    near = [(a, b) for a, b in runs if b - a > 1 and sum(size for *_, size in parts[a:b]) > certain]
     measured = sizes([text[parts[a][0] : parts[b - 1][1]] for a, b in near], tokens)
     over = {run for run, size in zip(near, measured, strict=True) if size > limit}
     if not over:

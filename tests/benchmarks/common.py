@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -99,7 +99,7 @@ def use_stub() -> str:
 class PeakMemory:
     """Highest resident bytes of this process while the block runs, sampled every 20 ms."""
 
-    def __enter__(self) -> "PeakMemory":
+    def __enter__(self) -> Self:
         self.start = self.peak = _resident()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
