@@ -25,6 +25,7 @@ from stillroom.encoders import load_encoder
 from stillroom.errors import BadInput
 from stillroom.pipelines.corpus import CorpusShaper, corpus_plan
 from stillroom.pipelines.options import pipeline_options
+from stillroom.pipelines.workers import failures_reported, workers_log_to
 from stillroom.schemas.ids import DIGEST_BYTES, digest
 from stillroom.schemas.plan import SearchPlan
 from stillroom.schemas.recipe import Recipe
@@ -114,7 +115,7 @@ def run_build(
     """Run the pipeline and return its outcome.
 
     `watch` is called with the staging area before the run (a live view). Raises NotPublished where
-    nothing was published, BadInput for options, and what a worker raised otherwise.
+    nothing was published, BadInput for options, BuildFailed where a stage raised.
     """
     options = pipeline_options(workers, beam_options)
     root = Path(planned.build.kb)
@@ -131,7 +132,11 @@ def run_build(
         planned = replace(planned, build=replace(planned.build, attempt=Path(attempt).name))
         try:
             watch(staging)
-            with beam.Pipeline(options=options) as pipeline:
+            with (
+                failures_reported(root / "last-failure.txt"),
+                workers_log_to(Path(attempt) / "workers.log"),
+                beam.Pipeline(options=options) as pipeline,
+            ):
                 build_graph(pipeline, planned, staging)
             return _outcome(staging)
         finally:

@@ -161,11 +161,14 @@ class Build:
     def searcher(self) -> tuple[tantivy.Schema, tantivy.Searcher]:
         """The lexical index. It is opened through a private folder of links, since tantivy writes a
         lock file beside what it opens, which a read-only folder or another user's does not allow."""
-        with tempfile.TemporaryDirectory(prefix="stillroom-") as private:
+        with tempfile.TemporaryDirectory(
+            prefix="stillroom-", ignore_cleanup_errors=True
+        ) as private:
             for name in self.manifest.lexical.files:
                 os.symlink((self.lexical / name).resolve(), Path(private) / name)
             try:
                 index = tantivy.Index.open(private)
+                index.config_reader("manual")  # the default starts a thread that watches the folder
             except ValueError as error:
                 raise Damaged(
                     f"the lexical index {self.lexical} cannot be opened: {error}"

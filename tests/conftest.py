@@ -95,7 +95,17 @@ Feed the starter in the evening and knead the dough in the morning.
 
 ## Baking
 
-Bake the loaf in a covered iron pot until the crust is dark brown.
+Bake the loaf in a covered iron pot until the crust is dark brown. Preheat the pot, lower the
+loaf into it on a sheet of paper, and take the lid off after half an hour.
+
+## Equipment
+
+A good kitchen needs few things, and the ones it needs should last for a lifetime of use.
+
+### Scales
+
+Weigh the flour and the water in grams, since a cup of flour may hold a third more or less than
+another cup. Digital ones cost little, and are more exact than any spring.
 """,
     "garden.txt": "Tomatoes need six hours of sun a day and a deep watering twice a week.",
     "sea.txt": "Whales sing at low frequencies that travel for hundreds of kilometres under water.",

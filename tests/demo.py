@@ -24,8 +24,8 @@ QUERIES = (
 )
 SHARED_QUERIES = (
     ("how should a session id be renewed after login?", ()),
-    ("CWE-89", ("--mode", "lexical")),
-    ("北京奥运会", ()),
+    ("CWE-841", ("--mode", "lexical")),
+    ("超级碗50的冠军是谁？", ()),
 )
 
 
