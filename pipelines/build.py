@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.transforms.combiners import Count
 
 import stillroom
@@ -31,11 +31,10 @@ from stillroom.schemas.plan import SearchPlan
 from stillroom.schemas.recipe import Recipe
 from stillroom.schemas.rejects import Reject
 from stillroom.schemas.specs import EncoderSpec
-from stillroom.store import current_build, read_manifest
+from stillroom.store import current_build, is_uri, read_manifest
 from stillroom.transforms.coders import noun_from_bytes, noun_to_bytes
 from stillroom.transforms.encode import GROUP_TEXTS, EncodeTexts
 from stillroom.transforms.files import list_source
-from stillroom.transforms.links import LinkNearDuplicates
 from stillroom.transforms.load import (
     DUPLICATES,
     REJECTS,
@@ -47,7 +46,7 @@ from stillroom.transforms.load import (
 from stillroom.transforms.publish import BuildPlan, NotPublished, Outcome, publish
 from stillroom.transforms.shape import TEXTS, ShapeDocuments, Shaper
 from stillroom.transforms.staging import Staging
-from stillroom.transforms.write import SIGNATURES, Fragment, WriteParts, WrittenPart
+from stillroom.transforms.write import WriteParts, WrittenPart
 
 # A knowledge base's kind is its shaper and its search plan; all else is shared.
 MakeShaper = Callable[[Recipe, EncoderSpec], Shaper]
@@ -81,7 +80,7 @@ def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
         raise BadInput(f"this version builds {', '.join(KINDS)}, not {recipe.kind}")
     if recipe.llm != "none":
         raise BadInput(f"a {recipe.kind} build has no step that asks a language model")
-    if "://" in kb:
+    if is_uri(kb):
         raise BadInput(f"--kb {kb}: a knowledge base is built in a local folder")
     shards = tuple(
         shard for source in recipe.sources for shard in plan_shards(source, list_source(source))
@@ -170,33 +169,22 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
     written = {
         "parts": shaped["parts"], "texts": shaped[TEXTS], "vectors": vectors,
     } | "WriteParts" >> WriteParts(staging, plan.kb, plan.encoder.dims)  # fmt: skip
-    links = written[SIGNATURES] | "NearDuplicates" >> LinkNearDuplicates(
-        plan.kb, plan.recipe.near_duplicate
-    )
     rejects = (
         (read[REJECTS], shaped[REJECTS], written[REJECTS])
         | "AllRejects" >> beam.Flatten()
         | "TypedRejects" >> beam.Map(_same).with_output_types(Reject)
     )
     duplicates = read[DUPLICATES] | "Duplicates" >> Count.Globally()
-    _publish(pipeline, planned, staging, written["written"], links, rejects, duplicates, inputs)
-
-
-def _publish(
-    pipeline: beam.Pipeline, planned: Planned, staging: Staging, parts: PCollection[Any],
-    links: PCollection[Any], rejects: PCollection[Any], duplicates: PCollection[Any], inputs: PCollection[Any],
-) -> None:  # fmt: skip
     _ = (
         pipeline
-        | "PublishOnce" >> beam.Create([planned.build.attempt])
+        | "PublishOnce" >> beam.Create([plan.attempt])
         | "Publish"
         >> beam.Map(
             _publish_once,
-            planned.build,
+            plan,
             planned.parent_inputs,
             staging,
-            AsList(parts),
-            AsList(links),
+            AsList(written["written"]),
             AsList(rejects),
             AsSingleton(duplicates),
             AsSingleton(inputs),
@@ -206,7 +194,7 @@ def _publish(
 
 def _publish_once(
     _attempt: str, plan: BuildPlan, parent_inputs: str, staging: Staging,
-    parts: list[WrittenPart], links: list[Fragment], rejects: list[Reject], duplicates: int,
+    parts: list[WrittenPart], rejects: list[Reject], duplicates: int,
     inputs: str,
 ) -> None:  # fmt: skip
     """Publish and leave the outcome for the launcher. A refusal is an outcome, not a crash: a runner
@@ -217,7 +205,7 @@ def _publish_once(
         else:
             step = Path(staging.root) / "step"
             outcome = publish(
-                plan, parts, links, rejects, duplicates, inputs, lambda name: _note(step, name)
+                plan, parts, rejects, duplicates, inputs, lambda name: _note(step, name)
             )
         raw = noun_to_bytes(outcome)
     except NotPublished as refusal:

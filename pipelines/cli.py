@@ -44,7 +44,7 @@ class By(StrEnum):
     span = "span"
 
 
-KB = Annotated[Path, typer.Argument(help="Folder of the knowledge base.")]
+KB = Annotated[str, typer.Argument(help="Folder of the knowledge base.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
@@ -80,7 +80,7 @@ def build(
     what: Annotated[
         list[str], typer.Argument(help=f"RECIPE.toml, or a kind ({', '.join(KINDS)}) and sources.")
     ],
-    kb: Annotated[Path, typer.Option(help="Folder of the knowledge base.")],
+    kb: Annotated[str, typer.Option(help="Folder of the knowledge base.")],
     keys: Annotated[str, typer.Option(help="Key kinds, by commas: text,path,sentence,...")] = "",
     dense_keys: Annotated[str, typer.Option(help="Those of them that get vectors.")] = "",
     segment: Annotated[str, typer.Option(help="Segmenter.")] = "",
@@ -135,7 +135,7 @@ def build(
 def query(
     kb: KB,
     text: Annotated[str, typer.Argument(help="What to look for.")],
-    also: Annotated[list[Path] | None, typer.Option(help="Another base to search with it.")] = None,
+    also: Annotated[list[str] | None, typer.Option(help="Another base to search with it.")] = None,
     k: Annotated[int, typer.Option("-k", help="How many hits.")] = 10,
     where: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE (or >=, <=, >, <, !=).")
@@ -202,7 +202,7 @@ def status(kb: KB, as_json: AsJson = False) -> None:
         "counts": dict(manifest.counts),
         "encoder": asdict(manifest.encoder),
         "plan": asdict(manifest.plan),
-        "bytes": _bytes_of(kb),
+        "bytes": _bytes_of(Path(kb)),
     }
     if as_json:
         _print_json(data)
@@ -230,11 +230,14 @@ def status(kb: KB, as_json: AsJson = False) -> None:
 @app.command()
 def builds(kb: KB, as_json: AsJson = False) -> None:
     """All builds that are kept, the live one marked."""
-    live = current_build(kb)
     stillroom.open(kb)
+    root = Path(kb)
+    live = current_build(root)
     made = [
-        read_manifest(kb, path.parent.name)
-        for path in sorted((kb / "builds").glob("*/manifest.json"), key=lambda p: p.stat().st_mtime)
+        read_manifest(root, path.parent.name)
+        for path in sorted(
+            (root / "builds").glob("*/manifest.json"), key=lambda p: p.stat().st_mtime
+        )
     ]
     if as_json:
         _print_json(
@@ -294,7 +297,7 @@ def _source_names(uris: list[str]) -> list[str]:
 
 
 def _build(
-    recipe: Recipe, kb: Path, workers: int, beam_options: list[str], refit: bool, dry_run: bool,
+    recipe: Recipe, kb: str, workers: int, beam_options: list[str], refit: bool, dry_run: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     _quiet_libraries()
@@ -304,7 +307,7 @@ def _build(
     except ImportError as error:
         raise MissingExtra(f"building ({error.name} is not installed)", "build") from error
     began = time.monotonic()
-    planned = plan_build(recipe, str(kb), refit)
+    planned = plan_build(recipe, kb, refit)
     if dry_run:
         _print_plan(planned, as_json)
         return
@@ -321,7 +324,7 @@ def _build(
         out.print(f"{words} build {outcome.build} ({seconds:.1f} s)", highlight=False)
         out.print(outcome_table(outcome, seconds))
     if outcome.accounting.rejected:
-        where = kb / "builds" / outcome.build / "rejects.jsonl"
+        where = Path(kb) / "builds" / outcome.build / "rejects.jsonl"
         err.print(f"{outcome.accounting.rejected} inputs were rejected: {where}", soft_wrap=True)
     if outcome.counts.get("truncated"):
         err.print(

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from typing import NoReturn
 
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
@@ -11,6 +12,11 @@ LOCAL_RUNNER = "FnApiRunner"  # by name: plain DirectRunner first tries to downl
 REFUSED = {"DaskRunner": "it loses the output of finish_bundle and tagged outputs without an error"}
 
 
+class _Parser(_BeamArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"Beam options: {message}")
+
+
 def pipeline_options(workers: int, flags: Sequence[str]) -> PipelineOptions:
     """Options for a build. `workers` processes on the local runner, where `flags` name no other.
 
@@ -18,7 +24,7 @@ def pipeline_options(workers: int, flags: Sequence[str]) -> PipelineOptions:
     """
     if workers < 1:
         raise BadInput(f"--workers is at least 1, not {workers}")
-    parser = _BeamArgumentParser(add_help=False, allow_abbrev=False)
+    parser = _Parser(add_help=False, allow_abbrev=False)
     for part in PipelineOptions.__subclasses__():
         part._add_argparse_args(parser)
     known, unknown = parser.parse_known_args(list(flags))

@@ -36,7 +36,7 @@ class Term(NamedTuple):
 
 # Scripts without spaces between words: kana, CJK ideographs, hangul, Thai to Khmer.
 _UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
 )
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: 0x20}
@@ -64,6 +64,11 @@ _WORD = re.compile(
 )
 _ASCII_WORD = re.compile(r"[a-zA-Z0-9]+(?:'(?:s|t|re|ve|ll|d|m)\b)?", re.IGNORECASE)
 _RUNS = re.compile(rf"[{_UNSPACED}{_MARKS}]*[{_UNSPACED}][{_UNSPACED}{_MARKS}]*|[^{_UNSPACED}]+")
+# One written character: conjoining jamo make one syllable, marks belong to their base.
+_UNIT = re.compile(
+    rf"(?:[\u1100-\u115f\ua960-\ua97f]+[\u1160-\u11a7\ud7b0-\ud7c6]*[\u11a8-\u11ff\ud7cb-\ud7ff]*|.)"
+    rf"[{_MARKS}]*"
+)
 _UNSPACED_SEEN = re.compile(f"[{_UNSPACED}]")
 _CHUNK = re.compile(rf"[\w{_JOINERS}{_MARKS}]+|[{_SYMBOLS}]")
 _MARK_SEEN = re.compile(f"[{_MARKS}]")
@@ -151,7 +156,7 @@ class Analyzer:
                 if term:
                     terms.append(Term(term, start, start + len(text)))
                 continue
-            units = [m.span() for m in re.finditer(rf".[{_MARKS}]*", text)]
+            units = [m.span() for m in _UNIT.finditer(text)]
             if len(units) == 1:
                 terms.append(Term(_folded(text), start, start + len(text)))
             for (a, _), (_, b) in pairwise(units):

@@ -18,7 +18,7 @@ import numpy as np
 
 from stillroom.errors import BadInput, MissingExtra, StillroomError, VersionSkew
 from stillroom.schemas.specs import EncoderSpec
-from stillroom.tokens import TokenCounter
+from stillroom.tokens import TokenCounter, without_surrogates
 
 LENGTH_STEP = 16  # padded lengths are its multiples: about 8 tokens of padding a text
 BATCH_ROWS = 8  # quickest of 2 to 32 rows at every length on AVX-512 bf16, one thread
@@ -48,8 +48,7 @@ class Encoder:
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
         """float32 [len(texts), dims], unit rows, in the order given; a row of NaN where the model
         gave no finite vector. Texts over `max_tokens` are cut there: callers count them first."""
-        prefixed = [self.spec.document_prefix + text for text in texts]
-        return self._encode(prefixed, BATCH_ROWS)
+        return self._encode([self.spec.document_prefix + text for text in texts], BATCH_ROWS)
 
     def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
         """float32 [len(texts), dims]; one row a batch, so that a query alone and in a list agree."""
@@ -63,11 +62,15 @@ class Encoder:
         return next(length for length in self.spec.lengths if length >= wanted)
 
     def _encode(self, texts: Sequence[str], rows: int) -> np.ndarray:
+        texts = [without_surrogates(text) for text in texts]
         out = np.empty((len(texts), self.spec.dims), np.float32)
         if not self._fixed:  # a static or otherwise unpadded model: rows do not see each other
             for start in range(0, len(texts), 256):
                 made = self._model.encode(
-                    list(texts[start : start + 256]), convert_to_numpy=True, show_progress_bar=False
+                    texts[start : start + 256],
+                    prompt="",  # ours is in front already
+                    convert_to_numpy=True,
+                    show_progress_bar=False,
                 )
                 out[start : start + 256] = self._checked(np.asarray(made, np.float32))
             return out

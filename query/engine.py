@@ -22,6 +22,7 @@ from stillroom.lexical import lexical_leg, matched_ranges
 from stillroom.schemas.documents import Span
 from stillroom.schemas.plan import EXACT_FIELD, SearchPlan
 from stillroom.store import Build
+from stillroom.tokens import without_surrogates
 
 MODES = ("hybrid", "dense", "lexical")
 Encode = Callable[[Build, str], np.ndarray]
@@ -46,6 +47,7 @@ class Query:
             raise BadInput(f"k is at least 1, not {self.k}")
         if not isinstance(self.text, str):
             raise BadInput(f"a query is a text, not {type(self.text).__name__}")
+        object.__setattr__(self, "text", without_surrogates(self.text))
 
 
 @dataclass

@@ -5,6 +5,7 @@ bootstrap percentiles over queries, seeded.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from stillroom.knowledge_base import KnowledgeBase
 
 BY = ("document", "entry", "span")
 RESAMPLES = 1_000
+_SPAN = re.compile(r".+:\d+-\d+", re.DOTALL)
 DEPTH = 100  # ranks judged
 ENTRIES_A_DOCUMENT = 4  # hits asked for, by rank judged: several hits may be of one document
 
@@ -51,6 +53,11 @@ def evaluate(
     asked = {name: texts[name] for name in judged if name in texts}
     if not asked:
         raise BadInput(f"no query of {queries} is judged in {qrels}")
+    if by == "span":
+        for names in judged.values():
+            for name in names:
+                if not _SPAN.fullmatch(name):
+                    raise BadInput(f"{qrels}: {name!r} is not a span: KEY:START-END")
     run: dict[str, dict[str, float]] = {}
     options: dict[str, Any] = {"mode": mode, "encoder": encoder, "collapse": False}
     options["k"] = DEPTH * (ENTRIES_A_DOCUMENT if by == "document" else 1)
@@ -69,7 +76,7 @@ def evaluate(
 def read_queries(path: str | Path) -> dict[str, str]:
     """Query texts by id from JSONL rows with `_id` and `text`. Raises BadInput with the line."""
     made: dict[str, str] = {}
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in _lines(path):
         try:
             row = json.loads(line)
             made[str(row["_id"])] = str(row["text"])
@@ -81,14 +88,16 @@ def read_queries(path: str | Path) -> dict[str, str]:
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """Judgements by query: TSV `query, document, grade` with a header, or TREC's four columns."""
     made: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(_lines(path), 1):
+    for position, (number, line) in enumerate(_lines(path)):
         cells = line.split("\t") if "\t" in line else line.split()
-        if number == 1 and not cells[-1].lstrip("-").isdigit():
+        if position == 0 and not cells[-1].strip().lstrip("-").isdigit():
             continue
         try:
             query, document, grade = (cells[0], cells[-2], int(cells[-1]))
         except (IndexError, ValueError) as error:
             raise BadInput(f"{path}:{number} is not a judgement: {line[:80]!r}") from error
+        if len(cells) < 3:
+            raise BadInput(f"{path}:{number} is not query, document, grade: {line[:80]!r}")
         made.setdefault(query, {})[document] = max(grade, 0)
     return made
 
@@ -128,9 +137,11 @@ def _names(hit: Hit, by: str, judged: Mapping[str, int]) -> list[str]:
     return inside or [f"{hit.source_key}:{start}-{end}"]
 
 
-def _lines(path: str | Path) -> list[str]:
+def _lines(path: str | Path) -> list[tuple[int, str]]:
+    """Lines that are not blank, with their numbers."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from error
-    return [line for line in text.split("\n") if line.strip()]
+    lines = enumerate(text.removeprefix("\ufeff").split("\n"), 1)
+    return [(number, line.rstrip("\r")) for number, line in lines if line.strip()]

@@ -6,6 +6,7 @@ is ever put into a query string.
 
 import json
 import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -25,7 +26,6 @@ Where = Mapping[str, Any]
 When = str | date | datetime | None
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le,
-    "ne": operator.ne, "eq": operator.eq,
 }  # fmt: skip
 
 
@@ -55,10 +55,9 @@ def make_filter(build: Build, where: Where | None, since: When, until: When) -> 
     rows = np.ones(build.entries.num_rows, bool)
     clauses: list[tantivy.Query] = []
     for name, condition in (where or {}).items():
-        values, mask = _matching(build, name, condition)
+        clause, mask = _matching(build, schema, name, condition)
         rows &= mask
-        terms = [f"{name}={value}" for value in values]
-        clauses.append(tantivy.Query.term_set_query(schema, FACET, terms))
+        clauses.append(clause)
     untimed = 0
     if since is not None or until is not None:
         low = parse_time(since, end=False) if since is not None else NO_TIME + 1
@@ -88,6 +87,8 @@ def facet_names(build: Build) -> list[str]:
 
 def parse_time(moment: str | date | datetime, *, end: bool) -> int:
     """Microseconds since the epoch, UTC. A date alone is its first or (`end`) last microsecond."""
+    if not isinstance(moment, str | date):
+        raise BadInput(f"a time is a date, a datetime or a text such as 2024-05-31, not {moment!r}")
     if isinstance(moment, str):
         text = moment.strip()
         try:
@@ -104,49 +105,81 @@ def parse_time(moment: str | date | datetime, *, end: bool) -> int:
 
 def parse_where(items: list[str]) -> dict[str, Any]:
     """`["year>=2020", "lang=de"]` of a command line as conditions. Repeated `=` are alternatives."""
-    made: dict[str, Any] = {}
+    made: dict[str, dict[str, Any]] = {}
     for item in items:
-        for sign, name in ((">=", "gte"), ("<=", "lte"), ("!=", "ne"), (">", "gt"), ("<", "lt")):
-            facet, found, value = item.partition(sign)
-            if found and "=" not in facet:
-                made.setdefault(facet, {})[name] = _literal(value)
-                break
+        match = re.match(r"([^=<>!]+)(>=|<=|!=|>|<|=)(.*)", item, re.DOTALL)
+        if not match:
+            raise BadInput(f"--where takes NAME=VALUE (or >=, <=, >, <, !=), not {item!r}")
+        name, sign, value = match.groups()
+        condition = made.setdefault(name.strip(), {})
+        if sign in ("=", "!="):
+            condition.setdefault("eq" if sign == "=" else "ne", []).append(value)
         else:
-            facet, found, value = item.partition("=")
-            if not found or not facet:
-                raise BadInput(f"--where takes NAME=VALUE (or >=, <=, >, <, !=), not {item!r}")
-            made.setdefault(facet, []).append(value)
+            condition[_SIGNS[sign]] = _literal(value)
     return made
 
 
-def _matching(build: Build, name: str, condition: Any) -> tuple[list[str], np.ndarray]:
-    """The values (canonical JSON) of facet `name` for which `condition` holds, and their rows."""
+_SIGNS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
+
+
+def _matching(
+    build: Build, schema: tantivy.Schema, name: str, condition: Any
+) -> tuple[tantivy.Query, np.ndarray]:
+    """The entries for which `condition` on facet `name` holds, as a lexical query and as a mask.
+
+    An entry with several values is inside where one of them fits, and outside where one is excluded
+    by `ne`; an entry without the facet is always outside.
+    """
     table = build.facets
-    inside = pc.equal(table.column("name"), name)
-    table = table.filter(inside)
+    table = table.filter(pc.equal(table.column("name"), name))
     if table.num_rows == 0:
         known = facet_names(build)
         shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
         raise UnknownFacet(f"no entry has a facet {name!r}; this base has {shown or 'none'}")
-    test = _test(name, condition)
-    values: list[str] = []
+    wanted, unwanted = _tests(name, condition)
+    inside: list[str] = []
+    outside: list[str] = []
     mask = np.zeros(build.entries.num_rows, bool)
+    excluded = np.zeros(build.entries.num_rows, bool)
     for position, text in enumerate(table.column("value").to_pylist()):
-        if test(json.loads(text)):
-            values.append(text)
-            mask[table.column("rows")[position].values.to_numpy()] = True
-    return values, mask
+        value, rows = json.loads(text), table.column("rows")[position].values.to_numpy()
+        if wanted(value):
+            inside.append(f"{name}={text}")
+            mask[rows] = True
+        if unwanted(value):
+            outside.append(f"{name}={text}")
+            excluded[rows] = True
+    clause = tantivy.Query.term_set_query(schema, FACET, inside)
+    if outside:
+        barred = tantivy.Query.term_set_query(schema, FACET, outside)
+        clause = tantivy.Query.boolean_query(
+            [(tantivy.Occur.Must, clause), (tantivy.Occur.MustNot, barred)]
+        )
+    return clause, mask & ~excluded
 
 
-def _test(name: str, condition: Any) -> Callable[[Any], bool]:
-    if isinstance(condition, Mapping):
-        unknown = set(condition) - set(_COMPARE)
-        if unknown:
-            raise BadInput(f"{name}: {', '.join(sorted(unknown))} is none of {', '.join(_COMPARE)}")
-        parts = [(_COMPARE[sign], wanted) for sign, wanted in condition.items()]
-        return lambda value: all(_compared(compare, value, wanted) for compare, wanted in parts)
-    wanted = condition if isinstance(condition, list | tuple | set | frozenset) else [condition]
-    return lambda value: any(_equal(value, one) for one in wanted)
+def _tests(name: str, condition: Any) -> tuple[Callable[[Any], bool], Callable[[Any], bool]]:
+    """Whether a value is wanted, and whether it bars its entry."""
+    if not isinstance(condition, Mapping):
+        condition = {"eq": condition}
+    unknown = set(condition) - set(_COMPARE) - {"eq", "ne"}
+    if unknown:
+        allowed = ", ".join(("eq", "ne", *_COMPARE))
+        raise BadInput(f"{name}: {', '.join(sorted(map(str, unknown)))} is none of {allowed}")
+    parts = [(_COMPARE[sign], limit) for sign, limit in condition.items() if sign in _COMPARE]
+    equal = _several(condition["eq"]) if "eq" in condition else None
+    unequal = _several(condition["ne"]) if "ne" in condition else []
+
+    def wanted(value: Any) -> bool:
+        return (equal is None or any(_equal(value, one) for one in equal)) and all(
+            _compared(compare, value, limit) for compare, limit in parts
+        )
+
+    return wanted, lambda value: any(_equal(value, one) for one in unequal)
+
+
+def _several(wanted: Any) -> list[Any]:
+    return list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
 
 
 def _equal(value: Any, wanted: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, overload
 
@@ -47,6 +47,11 @@ class Hit:
 
     def _get(self, column: str) -> Any:
         return self._build.entries.column(column)[self._row].as_py()
+
+    def _time(self, column: str) -> datetime | None:
+        # `as_py` of a timestamp imports pandas where it is installed.
+        value = self._build.entries.column(column)[self._row].value
+        return None if value is None else _EPOCH + timedelta(microseconds=value)
 
     @cached_property
     def id(self) -> str:
@@ -104,13 +109,11 @@ class Hit:
 
     @property
     def starts_at(self) -> datetime | None:
-        moment: datetime | None = self._get("starts_at")
-        return moment
+        return self._time("starts_at")
 
     @property
     def ends_at(self) -> datetime | None:
-        moment: datetime | None = self._get("ends_at")
-        return moment
+        return self._time("ends_at")
 
     @property
     def build_id(self) -> str:
@@ -179,6 +182,7 @@ class Hits(Sequence[Hit]):
         return self.to_arrow().to_pandas()
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = pa.timestamp("us", tz="UTC")
 _HITS = pa.schema(
     [

@@ -197,9 +197,8 @@ def _why(build: Build, row: int, query: engine.Query, encode: engine.Encode | No
     present = position < len(legs.candidates) and legs.candidates[position] == row
     field_terms = query_terms(query.text, build.manifest.plan.field_weights)
     wanted = {term for terms in field_terms.values() for term in terms}
-    values = build.entries.column("value")[row].as_py()
-    title = build.entries.column("title")[row].as_py()
-    has = query_terms(f"{title}\n{values}", build.manifest.plan.field_weights)
+    title, path, value = (build.entries.column(c)[row].as_py() for c in ("title", "path", "value"))
+    has = query_terms("\n".join([title, *path, value]), build.manifest.plan.field_weights)
     missing = tuple(sorted(wanted - {term for terms in has.values() for term in terms}))
     group = int(build.group[row])
     folded = ""

@@ -10,6 +10,7 @@ A `Build` is one build, opened for reading. It never changes: a reader moves by 
 """
 
 import os
+import re
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ import tantivy
 from stillroom.analyzers import analyzer_report, analyzer_spec
 from stillroom.errors import BadInput, Damaged, MissingExtra, NotAKnowledgeBase, VersionSkew
 from stillroom.schemas.lexical import INDEX_FORMAT
-from stillroom.schemas.manifest import DerivedFiles, Manifest, manifest_from_json
+from stillroom.schemas.manifest import DerivedFiles, Manifest, UnknownFormat, manifest_from_json
 
 CURRENT = "CURRENT"
 # serve/ holds these and no others.
@@ -30,6 +31,11 @@ VECTORS, BITS, KEY_ENTRY = "vectors.npy", "bits.npy", "key_entry.npy"
 TIMES, PRIOR, GROUP = "times.npy", "prior.npy", "group.npy"
 ENTRIES, KEYS, LINKS, FACETS = "entries.arrow", "keys.arrow", "links.arrow", "facets.arrow"
 NO_TIME = np.iinfo(np.int64).min
+
+
+def is_uri(path: str | os.PathLike[str]) -> bool:
+    """Whether a path names another file system, also where `Path` has folded its slashes."""
+    return bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)))
 
 
 def manifest_path(root: Path, build: str) -> Path:
@@ -57,9 +63,10 @@ def read_manifest(root: Path, build: str) -> Manifest:
         raise Damaged(f"{path} cannot be read: {error}") from error
     try:
         return manifest_from_json(text)
+    except UnknownFormat as error:
+        raise VersionSkew(f"{path}: {error}") from error
     except ValueError as error:
-        kind = VersionSkew if "format" in str(error) else Damaged
-        raise kind(f"{path}: {error}") from error
+        raise Damaged(f"{path}: {error}") from error
 
 
 def open_table(root: Path, manifest: Manifest, name: str) -> Any:
@@ -98,7 +105,7 @@ class Build:
     @classmethod
     def open_current(cls, path: str | os.PathLike[str]) -> "Build":
         """The live build of the knowledge base at `path`. Raises NotAKnowledgeBase and others."""
-        if "://" in str(path):
+        if is_uri(path):
             raise BadInput(f"{path}: a knowledge base is opened from a local folder; copy it first")
         root = Path(path).expanduser()
         build = current_build(root) if root.is_dir() else ""

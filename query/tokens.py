@@ -1,11 +1,20 @@
 """Counting tokens with the encoder's own tokenizer, never cut and never padded."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from stillroom.errors import BadInput
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def without_surrogates(text: str) -> str:
+    """The text with lone surrogates as U+FFFD: no encoder, tokenizer or index takes them. A command
+    line hands them over for arguments that are not UTF-8."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 class TokenCounter:

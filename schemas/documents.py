@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 
@@ -101,7 +101,7 @@ class Document:
         marks = [
             [
                 m.kind, m.start, m.end, m.label, m.level, m.source_id, m.speaker,
-                m.at.isoformat() if m.at else "",
+                _utc(m.at),
                 [[s.document_id, s.start, s.end] for s in m.basis],
             ]
             for m in self.marks
@@ -114,5 +114,14 @@ class Document:
     @cached_property
     def metadata_digest(self) -> str:
         """Digest of what may change without a new vector: facets, time, address."""
-        written = self.created_at.isoformat() if self.created_at else ""
-        return digest("metadata", facets_digest(self.metadata), written, self.uri, self.source_key)
+        return digest(
+            "metadata", facets_digest(self.metadata), _utc(self.created_at), self.uri,
+            self.source_key,
+        )  # fmt: skip
+
+
+def _utc(moment: datetime | None) -> str:
+    """One instant, one text, whatever its zone; without a zone it is taken as UTC."""
+    if moment is None:
+        return ""
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()

@@ -15,6 +15,10 @@ MANIFEST_FORMAT = 1
 TABLES = ("documents", "entries", "keys", "links")
 
 
+class UnknownFormat(ValueError):
+    """A manifest of another format than this version writes."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableVersion:
     """One Lance table of a build: the pinned version, its rows, and the digest of its content."""
@@ -85,8 +89,10 @@ def manifest_from_json(text: str) -> Manifest:
         data: dict[str, Any] = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"the manifest is damaged: {error}") from error
+    if not isinstance(data, dict):
+        raise ValueError(f"the manifest is damaged: it is {type(data).__name__}, not an object")
     if data.get("format") != MANIFEST_FORMAT:
-        raise ValueError(
+        raise UnknownFormat(
             f"the manifest has format {data.get('format')!r}, this version of stillroom reads "
             f"{MANIFEST_FORMAT}: build again, or install the version that built it "
             f"({data.get('code_version', 'unknown')})"
@@ -105,7 +111,7 @@ def manifest_from_json(text: str) -> Manifest:
                 "accounting": Accounting(**data["accounting"]),
             }
         )
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"the manifest is damaged: {error}") from error
 
 

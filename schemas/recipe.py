@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from stillroom.schemas.entries import KeyKind
 from stillroom.schemas.ids import canonical_json, digest
@@ -107,7 +107,7 @@ def recipe_from_dict(data: Mapping[str, Any]) -> Recipe:
     """The recipe of plain data; an unknown name is an error that lists the known ones."""
     sources = data.get("sources") or data.get("source") or ()
     if not isinstance(sources, list | tuple):
-        raise ValueError(f"sources is a list of tables, not {sources!r}")  # noqa: TRY004
+        raise ValueError(f"sources is a list of tables, not {sources!r}")
     made = tuple(_build(Source, item) for item in sources)
     rest = {name: value for name, value in data.items() if name not in ("sources", "source")}
     return _build(Recipe, {**rest, "sources": made})
@@ -126,8 +126,8 @@ def read_recipe(path: str | Path) -> Recipe:
         recipe,
         sources=tuple(
             source
-            if "://" in source.uri or Path(source.uri).is_absolute()
-            else replace(source, uri=str(path.parent / source.uri))
+            if "://" in source.uri
+            else replace(source, uri=str(path.parent / Path(source.uri).expanduser()))
             for source in recipe.sources
         ),
     )
@@ -141,8 +141,21 @@ def _build(cls: type[_Made], data: Mapping[str, Any]) -> _Made:
             f"{cls.__name__.lower()} has no {', '.join(map(repr, unknown))}; "
             f"it has {', '.join(sorted(known))}"
         )
+    hints = get_type_hints(cls)
     values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in data.items()}
+    for name, value in values.items():
+        if name != "sources" and not _fits(value, hints[name]):
+            kind = "a list of texts" if get_origin(hints[name]) else hints[name].__name__
+            raise ValueError(f"{cls.__name__.lower()}: {name} is {kind}, not {value!r}")
     try:
         return cls(**values)
     except TypeError as error:
         raise ValueError(f"{cls.__name__.lower()}: {error}") from error
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, hint) and not (hint is int and isinstance(value, bool))

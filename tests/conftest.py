@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("LANCE_LOG", "error")
+# The same examples in every run: what is green stays green until the code changes.
+settings.register_profile("stillroom", derandomize=True, deadline=None)
+settings.load_profile("stillroom")
 
 COPY = (
     "Rotate the signing keys every ninety days. Keep the previous public key available until all "
@@ -106,6 +111,33 @@ A good kitchen needs few things, and the ones it needs should last for a lifetim
 
 Weigh the flour and the water in grams, since a cup of flour may hold a third more or less than
 another cup. Digital ones cost little, and are more exact than any spring.
+""",
+    "notes.md": """# Field notes
+
+## Slow glaciers carve wide mountain valleys
+
+Ice that moves a metre a day grinds the rock below it. When it melts, a broad trough with steep
+sides is left, often with a lake behind the last heap of stones.
+
+## Honey bees dance towards distant flowers
+
+A worker that comes home shows the others the way. The angle of her waggle is the angle to the sun,
+and the longer she waggles, the further off the meadow lies.
+
+## Violin makers choose dense spruce wood
+
+Trees that grew slowly in the cold have narrow rings. Their timber is stiff and light at once, which
+lets the top of an instrument vibrate freely under its strings.
+
+## Roman concrete hardens under sea water
+
+Volcanic ash and lime react with salt. Crystals grow in the cracks, so that old harbours are stronger
+today than when their builders left them two thousand years ago.
+
+## Desert foxes hear insects beneath sand
+
+Their ears are as long as their faces. They lose heat through them, and can tell from which grain the
+faint scratching of a beetle comes, even on a windy evening.
 """,
     "garden.txt": "Tomatoes need six hours of sun a day and a deep watering twice a week.",
     "sea.txt": "Whales sing at low frequencies that travel for hundreds of kilometres under water.",

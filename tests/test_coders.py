@@ -43,9 +43,9 @@ NOUNS = [
     KeyVector(2, VectorRef("b", 1)),
     FRAGMENT,
     WrittenPart("p", 1, 2, 3, 0, (), (FRAGMENT, FRAGMENT)),
-    Link("a", "b", LinkKind.NEAR_DUPLICATE, 0.875),
 ]
 OTHERS = [
+    Link("a", "b", LinkKind.NEAR_DUPLICATE, 0.875),
     Document(
         "d", "s", "k", "u", "text", "T", "Text\x00 é 世", (Mark(MarkKind.TURN, 0, 2, at=AT),),
         {"n": 1, "f": 1.5, "b": True, "s": "x", "t": ("a", "b"), "e": ()}, AT, ("nul",),

@@ -48,6 +48,15 @@ def test_an_empty_query_gives_nothing_and_says_why(kb, text, mode):
     assert hits.notes == ("the query is empty",)
 
 
+@pytest.mark.parametrize(
+    "text", ["whales \ud800", "whales \x00", "\ufeffwhales", "whales\U0010ffff"]
+)
+def test_characters_that_are_no_text_break_no_query(kb, text):
+    assert kb.search(text, k=1, mode="lexical")[0].source_key == "sea.txt"
+    assert kb.search(text, k=1)[0].source_key == "sea.txt"
+    assert len(kb.search(text, k=1, mode="dense")) == 1
+
+
 def test_unknown_words_give_no_lexical_hit(kb):
     assert len(kb.search("zzzqqq xyzzy", mode="lexical")) == 0
     for hit in kb.search("zzzqqq xyzzy"):

@@ -1,96 +1,47 @@
 """Near-duplicate links over all entries: a star of equal values, and the near ones."""
 
-import json
-from pathlib import Path
-
-import apache_beam as beam
-import lance
-from apache_beam.pvalue import TaggedOutput
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillroom.schemas.arrow import LINKS, link_from_row
 from stillroom.schemas.entries import Link, LinkKind
 from stillroom.schemas.ids import digest
-from stillroom.transforms.links import EQUAL, LinkNearDuplicates, link_equal
-from stillroom.transforms.near_duplicates import signature
+from stillroom.transforms.links import buckets, near_duplicate_links
+from stillroom.transforms.near_duplicates import PERMUTATIONS, signature
 from tests.conftest import COPY, NEAR
 
-IDS = [digest("id", n) for n in range(6)]
+IDS = sorted(digest("id", n) for n in range(6))
+WHALES = "Whales sing at low frequencies that travel for hundreds of kilometres under water."
 
 
-@given(st.permutations([(IDS[n], b"s") for n in range(4)]))
-def test_equal_values_point_at_the_smallest_id(members):
-    smallest = min(IDS[:4])
-    first, *others = link_equal(("digest", members))
-    assert first == (smallest, b"s")
-    assert all(isinstance(one, TaggedOutput) and one.tag == EQUAL for one in others)
-    links = [one.value for one in others]
-    assert {link.source_id for link in links} == set(IDS[:4]) - {smallest}
-    assert all(
-        (link.target_id, link.kind, link.weight) == (smallest, LinkKind.NEAR_DUPLICATE, 1.0)
-        for link in links
-    )
+def linked(texts: list[str], threshold: float) -> list[Link]:
+    raw = b"".join(signature(text) or b"" for text in texts)
+    signatures = np.frombuffer(raw, np.uint32).reshape(-1, PERMUTATIONS)
+    digests = [digest("value", text) for text in texts]
+    return near_duplicate_links(IDS[: len(texts)], digests, signatures, threshold)
 
 
-def test_one_value_has_no_link():
-    assert list(link_equal(("digest", [(IDS[0], b"s")]))) == [(IDS[0], b"s")]
-
-
-def linked(texts: list[str], kb: Path, threshold: float) -> list[Link]:
-    members = [
-        (digest("value", text), (name, signature(text)))
-        for name, text in zip(IDS, texts, strict=False)
+def test_equal_and_near_values_are_linked_once():
+    links = linked([COPY, WHALES, COPY, NEAR, COPY], 0.8)
+    assert [(link.source_id, link.target_id) for link in links if link.weight == 1.0] == [
+        (IDS[2], IDS[0]),
+        (IDS[4], IDS[0]),
     ]
-    out = kb / "fragments.json"
-    kb.mkdir()
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        _ = (
-            pipeline
-            | beam.Create(members).with_output_types(tuple[str, tuple[str, bytes]])
-            | LinkNearDuplicates(str(kb), threshold)
-            | beam.Map(_files)
-            | beam.combiners.ToList()
-            | beam.Map(_write, str(out))
-        )
-    files = [
-        lance.fragment.FragmentMetadata.from_json(one)
-        for fragment in json.loads(out.read_text())
-        for one in fragment
-    ]
-    if not files:
-        return []
-    operation = lance.LanceOperation.Overwrite(LINKS, files)
-    dataset = lance.LanceDataset.commit(str(kb / "links.lance"), operation)
-    return [link_from_row(row) for row in dataset.to_table().to_pylist()]
-
-
-def test_equal_and_near_values_are_linked_once(tmp_path):
-    other = "Whales sing at low frequencies that travel for hundreds of kilometres under water."
-    texts = [COPY, other, COPY, NEAR, COPY]
-    links = linked(texts, tmp_path / "kb", 0.8)
-    copies = sorted([IDS[0], IDS[2], IDS[4]])
-    ends = {(link.source_id, link.target_id) for link in links}
-    assert len(ends) == len(links) == 3
-    assert {(name, copies[0]) for name in copies[1:]} <= ends
-    (near,) = [link for link in links if IDS[3] in (link.source_id, link.target_id)]
-    assert {near.source_id, near.target_id} == {IDS[3], copies[0]}
-    assert 0.8 <= near.weight < 1.0
+    (near,) = [link for link in links if link.weight < 1.0]
+    assert (near.source_id, near.target_id) == (IDS[3], IDS[0])
+    assert near.weight >= 0.8
     assert all(link.kind is LinkKind.NEAR_DUPLICATE for link in links)
-    assert IDS[1] not in {end for pair in ends for end in pair}
 
 
-def test_different_values_have_no_link(tmp_path):
-    texts = [
-        "Feed the starter in the evening and knead the dough in the morning before you leave.",
-        "A mirror of eight metres gathers enough light to see faint galaxies in the winter sky.",
-    ]
-    assert linked(texts, tmp_path / "kb", 0.8) == []
+def test_different_values_have_no_link():
+    other = "A mirror of eight metres gathers enough light to see faint galaxies in winter skies."
+    assert linked([WHALES, other], 0.8) == []
+    assert linked([], 0.8) == []
 
 
-def _files(fragment):
-    return list(fragment.files)
-
-
-def _write(elements, path):
-    Path(path).write_text(json.dumps(elements))
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=12))
+def test_buckets_are_the_rows_that_agree_in_a_band(kinds):
+    base = np.random.default_rng(0).integers(0, 2**32, (4, PERMUTATIONS), dtype=np.uint32)
+    groups = list(buckets(base[kinds], np.arange(len(kinds)), 0.85))
+    expected = {k: [n for n, kind in enumerate(kinds) if kind == k] for k in set(kinds)}
+    assert sorted(groups) == sorted(rows for rows in expected.values() if len(rows) > 1)

@@ -84,7 +84,7 @@ def test_no_segment_ends_with_a_heading_that_has_text(text: str, budget: int) ->
         above += TOKENS.count(text[block.start : block.end])
         # Headings of more than half the budget may stand apart from their text.
         if following.kind is not BlockKind.HEADING and above <= budget // 2:
-            assert block.end not in ends, text[block.start : block.end]
+            assert block.end not in ends, heading
 
 
 def test_a_heading_below_a_short_first_line_stays_with_its_text() -> None:

@@ -7,6 +7,7 @@ import apache_beam as beam
 import lance
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,9 +25,9 @@ from stillroom.transforms.load import REJECTS
 from stillroom.transforms.shape import ShapedPart, TextRef
 from stillroom.transforms.staging import Staging
 from stillroom.transforms.write import (
-    SIGNATURES,
     KeyVector,
     WriteParts,
+    check_spans,
     documents_without_vectors,
     locate,
     write_fragment,
@@ -103,6 +104,19 @@ def test_a_document_lacks_a_vector_if_one_of_its_dense_keys_does():
     assert documents_without_vectors(entries_table(), none) == ["d1", "d2"]
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("value", "other"), ("start", 1), ("end", 2), ("end", 900), ("document_id", "gone")],
+)
+def test_a_value_that_is_not_the_span_it_names_is_refused(column, value):
+    documents, entries = documents_to_table(DOCUMENTS), entries_table()
+    check_spans(documents, entries)
+    rows = entries.to_pylist()
+    rows[1][column] = value
+    with pytest.raises(ValueError, match=f"entry {rows[1]['id']} "):
+        check_spans(documents, pa.Table.from_pylist(rows, schema=entries.schema))
+
+
 def test_a_fragment_is_invisible_until_it_is_committed(tmp_path):
     table = documents_to_table(DOCUMENTS)
     made = write_fragment(str(tmp_path), "documents", table)
@@ -148,7 +162,7 @@ def test_a_part_is_written_without_the_documents_that_failed(tmp_path):
             | "V" >> beam.Create(vectors).with_output_types(tuple[str, VectorRef]),
         }
         made = inputs | WriteParts(staging, kb, DIMS)
-        for name in ("written", SIGNATURES, REJECTS):
+        for name in ("written", REJECTS):
             _ = (
                 made[name]
                 | f"Plain {name}" >> beam.Map(_plain)
@@ -157,7 +171,6 @@ def test_a_part_is_written_without_the_documents_that_failed(tmp_path):
             )
     (reject,) = json.loads((out / REJECTS).read_text())
     assert (reject["document_id"], reject["reason"], reject["uri"]) == ("d1", "encoder", "/in/d1")
-    assert json.loads((out / SIGNATURES).read_text()) == ["e3"]
     (written,) = json.loads((out / "written").read_text())
     assert (written["documents"], written["entries"], written["keys"]) == (2, 2, 3)
     assert written["repaired"] == ["nul"]

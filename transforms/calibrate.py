@@ -95,10 +95,14 @@ def pseudo_queries(build: Build, sample: int = SAMPLE) -> Iterator[PseudoQuery]:
     ranked = _sampled(build, 16 * sample)
     analyzer = standard_analyzer()
     made = 0
+    groups: set[int] = set()
     names: dict[str, int] = Counter(_name(build, row) for row in ranked)
     for row in ranked[: 8 * sample]:
         if made == sample:
             return
+        if int(build.group[row]) in groups:
+            continue
+        groups.add(int(build.group[row]))
         name = _name(build, row)
         value = str(build.entries.column("value")[row].as_py())
         title = str(build.entries.column("title")[row].as_py())
@@ -136,7 +140,8 @@ def _reciprocal_ranks(
     legs = engine.gather(
         build, plan, engine.Query(query.text), None, lambda _build, _text: vector, {}
     )
-    others = legs.candidates != query.row
+    # Near-duplicates of the entry still hold the query word for word: they are no better answers.
+    others = build.group[legs.candidates] != build.group[query.row]
     own_lexical = _own_bm25(build, plan, query, lengths)
     own_dense = float(own @ vector) if np.isfinite(own).all() else -1.0
     lexical = legs.lexical[others]

@@ -19,7 +19,8 @@ from stillroom.schemas.ids import canonical_json
 
 
 def noun_to_bytes(noun: Any) -> bytes:
-    """Canonical JSON of a dataclass of plain values, enums, times and other such dataclasses."""
+    """Canonical JSON of a dataclass of plain values, enums, times and other such dataclasses: the list
+    of its fields' values, in order."""
     return canonical_json(_plain(noun)).encode("utf-8", "surrogatepass")
 
 
@@ -63,13 +64,18 @@ def register_nouns(*noun_types: type[Any]) -> None:
         registry.register_coder(noun_type, NounCoder)
 
 
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
 def _plain(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
         return value.isoformat()
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return [_plain(getattr(value, name)) for name, _ in _fields(type(value))]
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -78,31 +84,36 @@ def _plain(value: Any) -> Any:
 
 
 def _typed(hint: Any, value: Any) -> Any:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        if value is None:
-            return None
-        if isinstance(value, list):
-            return tuple(value)
-        choices = [one for one in arguments if one is not type(None)]
-        return _typed(choices[0], value) if len(choices) == 1 else value
-    if origin is tuple:
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(_typed(arguments[0], item) for item in value)
-        return tuple(_typed(one, item) for one, item in zip(arguments, value, strict=True))
-    if origin is not None and isinstance(value, dict):
-        return {name: _typed(arguments[1], item) for name, item in value.items()}
-    if isinstance(hint, type):
+    if hint in _PLAIN:
+        return value
+    if isinstance(hint, type) and not get_args(hint):
+        if is_dataclass(hint):
+            named = _fields(hint)
+            return hint(*(_typed(one, item) for (_, one), item in zip(named, value, strict=True)))
         if issubclass(hint, Enum):
             return hint(value)
         if issubclass(hint, datetime):
             return datetime.fromisoformat(value)
-        if is_dataclass(hint):
-            hints = _hints(hint)
-            return hint(**{name: _typed(hints[name], item) for name, item in value.items()})
+        return value
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        if value is None:
+            return None
+        choices = [one for one in arguments if one is not type(None)]
+        if len(choices) == 1:
+            return _typed(choices[0], value)
+        return tuple(value) if isinstance(value, list) else value
+    if origin is tuple:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_typed(arguments[0], item) for item in value)
+        return tuple(_typed(one, item) for one, item in zip(arguments, value, strict=True))
+    if isinstance(value, dict):
+        return {name: _typed(arguments[1], item) for name, item in value.items()}
     return value
 
 
 @cache
-def _hints(noun_type: type[Any]) -> dict[str, Any]:
-    return get_type_hints(noun_type)
+def _fields(noun_type: type[Any]) -> tuple[tuple[str, Any], ...]:
+    """Names and types of a dataclass's fields, in the order of its constructor."""
+    hints = get_type_hints(noun_type)
+    return tuple((field.name, hints[field.name]) for field in fields(noun_type))

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 
 from stillroom.analyzers import analyzer_spec
 from stillroom.encoders import Encoder, load_for
 from stillroom.errors import StillroomError
-from stillroom.schemas.arrow import DOCUMENTS, ENTRIES, LINKS, keys_schema
+from stillroom.schemas.arrow import DOCUMENTS, ENTRIES, LINKS, keys_schema, links_to_table
 from stillroom.schemas.ids import canonical_json
 from stillroom.schemas.lexical import INDEX_FORMAT
 from stillroom.schemas.manifest import (
@@ -36,8 +37,10 @@ from stillroom.schemas.rejects import Accounting, Reject
 from stillroom.schemas.specs import EncoderSpec
 from stillroom.store import CURRENT, Build, current_build, manifest_path, read_manifest
 from stillroom.transforms.calibrate import fit_dense_weight
+from stillroom.transforms.links import near_duplicate_links
+from stillroom.transforms.near_duplicates import PERMUTATIONS
 from stillroom.transforms.serving import Derived, write_derived
-from stillroom.transforms.write import Fragment, WrittenPart
+from stillroom.transforms.write import Fragment, WrittenPart, write_fragment
 
 COMMIT_TRIES = 5
 INDEXED = {"documents": "id", "entries": "id"}
@@ -74,8 +77,8 @@ class Outcome:
 
 
 def publish(
-    plan: BuildPlan, parts: Sequence[WrittenPart], links: Sequence[Fragment],
-    rejects: Sequence[Reject], duplicates: int, inputs: str,
+    plan: BuildPlan, parts: Sequence[WrittenPart], rejects: Sequence[Reject], duplicates: int,
+    inputs: str,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Outcome:  # fmt: skip
     """Make these fragments the live build. Raises NotPublished where nothing may be published."""
@@ -92,10 +95,7 @@ def publish(
     }
     if not manifest_path(root, build).exists():
         progress("tables")
-        fragments = [f for part in parts for f in part.fragments] + sorted(
-            links, key=lambda fragment: fragment.files
-        )
-        datasets, versions = _commit_tables(plan, build, fragments)
+        datasets, versions = _commit_tables(plan, build, [f for p in parts for f in p.fragments])
         progress("lexical index and serving files")
         fields = tuple(k for k, weight in plan.search.field_weights.items() if weight > 0)
         try:
@@ -148,6 +148,8 @@ def _commit_tables(
     versions: dict[str, int] = {}
     for name in TABLES:
         some = [fragment for fragment in fragments if fragment.table == name]
+        if name == "links":  # last: near-duplicates are found among all entries
+            some.append(_near_duplicates(plan, datasets["entries"]))
         dataset = _commit(plan, build, name, schemas[name], some)
         if name in INDEXED and dataset.count_rows():
             dataset.create_scalar_index(INDEXED[name], "BTREE")
@@ -158,6 +160,20 @@ def _commit_tables(
             dataset.tags.create(tag, dataset.version)
         datasets[name], versions[name] = dataset, dataset.version
     return datasets, versions
+
+
+def _near_duplicates(plan: BuildPlan, entries: Any) -> Fragment:
+    table = entries.to_table(columns=["id", "digest", "signature"], filter="signature IS NOT NULL")
+    table = table.sort_by("id")
+    raw = b"".join(table.column("signature").to_pylist())
+    signatures = np.frombuffer(raw, np.uint32).reshape(-1, PERMUTATIONS)
+    links = near_duplicate_links(
+        table.column("id").to_pylist(),
+        table.column("digest").to_pylist(),
+        signatures,
+        plan.recipe.near_duplicate,
+    )
+    return write_fragment(plan.kb, "links", links_to_table(links))
 
 
 def _commit(

@@ -49,7 +49,8 @@ def write_derived(
 ) -> Derived:
     """Write `serve/<digest>/` and `lexical/<digest>/` below `root` from open Lance datasets.
 
-    Raises ValueError where a value is not the span it names, or a link or key has no entry.
+    Raises ValueError where a link or key names no entry, or a dense key has no vector. (Values are
+    compared with their spans where they are written.)
     """
     aside = root / ".derived"
     shutil.rmtree(aside, ignore_errors=True)

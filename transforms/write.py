@@ -23,8 +23,6 @@ from stillroom.transforms.load import REJECTS
 from stillroom.transforms.shape import ShapedPart, TextRef
 from stillroom.transforms.staging import StageCounter, Staging
 
-SIGNATURES = "signatures"
-
 
 @dataclass(frozen=True, slots=True)
 class KeyVector:
@@ -61,8 +59,8 @@ register_nouns(KeyVector, Fragment, WrittenPart)
 
 @dataclass
 class WriteParts(beam.PTransform[Any, Any]):
-    """{parts, texts, vectors} to {main: WrittenPart, signatures: (value digest, (entry id, MinHash)),
-    rejects}. A document with a key that got no vector is rejected whole."""
+    """{parts, texts, vectors} to {written: WrittenPart, rejects}. A document with a key that got no
+    vector is rejected whole."""
 
     staging: Staging
     kb: str
@@ -82,14 +80,10 @@ class WriteParts(beam.PTransform[Any, Any]):
             | "JoinPart" >> beam.CoGroupByKey()
             | "Write"
             >> beam.ParDo(_Write(self.staging, self.kb, self.dims)).with_outputs(
-                REJECTS, SIGNATURES, main="written"
+                REJECTS, main="written"
             )
         )
-        types = {
-            "written": WrittenPart,
-            SIGNATURES: tuple[str, tuple[str, bytes]],
-            REJECTS: Reject,
-        }
+        types = {"written": WrittenPart, REJECTS: Reject}
         return {
             name: written[name] | f"Typed {name}" >> beam.Map(_same).with_output_types(hint)
             for name, hint in types.items()
@@ -130,6 +124,7 @@ class _Write(beam.DoFn):
         entries = self._staging.read("entries", part)
         keys = self._with_vectors(self._staging.read("keys", part), group[1]["vectors"])
         links = self._staging.read("links", part)
+        check_spans(documents, entries)
         failed = documents_without_vectors(entries, keys)
         if failed:
             for row in documents.filter(_among(documents, "id", failed)).to_pylist():
@@ -144,12 +139,6 @@ class _Write(beam.DoFn):
             links = links.filter(_among(links, "source_id", kept))
         tables = {"documents": documents, "entries": entries, "keys": keys, "links": links}
         fragments = tuple(write_fragment(self._kb, name, made) for name, made in tables.items())
-        columns = ("digest", "id", "signature")
-        for digest, entry, made in zip(
-            *(entries.column(c).to_pylist() for c in columns), strict=True
-        ):
-            if made is not None:
-                yield TaggedOutput(SIGNATURES, (digest, (entry, made)))
         self._counter.add(documents.num_rows)
         self._counter.flush()
         yield WrittenPart(
@@ -174,6 +163,23 @@ class _Write(beam.DoFn):
         flat = pa.array(values.reshape(-1))
         column = pa.FixedSizeListArray.from_arrays(flat, self._dims, mask=pa.array(missing))
         return keys.append_column(keys_schema(self._dims).field("vector"), column)
+
+
+def check_spans(documents: pa.Table, entries: pa.Table) -> None:
+    """Raises ValueError unless each value is exactly the span of the document that it names."""
+    texts = dict(
+        zip(documents.column("id").to_pylist(), documents.column("text").to_pylist(), strict=True)
+    )
+    columns = ("id", "document_id", "start", "end", "value")
+    for entry, document, start, end, value in zip(
+        *(entries.column(name).to_pylist() for name in columns), strict=True
+    ):
+        if document not in texts:
+            raise ValueError(f"entry {entry} names a document {document} that is not there")
+        if end - start != len(value) or texts[document][start:end] != value:
+            raise ValueError(
+                f"the value of entry {entry} is not the text of {document} from {start} to {end}"
+            )
 
 
 def documents_without_vectors(entries: pa.Table, keys: pa.Table) -> list[str]:
