@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 DIGEST_BYTES = 16
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
 
 
 def digest(*parts: str | bytes | int) -> str:
@@ -27,9 +30,7 @@ def digest(*parts: str | bytes | int) -> str:
 
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces: equal values give equal text. NaN is refused."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _CANONICAL.encode(value)
 
 
 def document_id(source: str, path: str, member: str = "", row_key: str = "") -> str:

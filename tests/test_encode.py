@@ -17,8 +17,8 @@ from stillroom.transforms.encode import (
     SentenceEncoderHandler,
     TextBlock,
     by_length,
+    first_ref,
     make_blocks,
-    min_ref,
 )
 from stillroom.transforms.shape import TextRef
 from stillroom.transforms.staging import Staging
@@ -35,7 +35,7 @@ def stage_keys(staging, part, texts):
 
 @given(st.permutations([TextRef("b", 0, 1), TextRef("a", 10, 1), TextRef("a", 9, 1)]))
 def test_the_first_place_of_a_text_stands_for_it(refs):
-    assert min_ref(refs) == TextRef("a", 9, 1)
+    assert first_ref("d", refs) == ("d", TextRef("a", 9, 1))
 
 
 @given(st.integers(0, 200), st.integers(1, 7), st.integers(0, 2**32 - 1))

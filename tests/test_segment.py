@@ -81,7 +81,8 @@ def test_no_segment_ends_with_a_heading_that_has_text(text: str, budget: int) ->
         if block.kind is not BlockKind.HEADING:
             above = 0
             continue
-        above += TOKENS.count(text[block.start : block.end])
+        heading = text[block.start : block.end]
+        above += sizes([heading], TOKENS)[0]
         # Headings of more than half the budget may stand apart from their text.
         if following.kind is not BlockKind.HEADING and above <= budget // 2:
             assert block.end not in ends, heading

@@ -84,7 +84,8 @@ class EncodeTexts(beam.PTransform[Any, Any]):
     def expand(self, texts: PCollection[Any]) -> PCollection[Any]:
         return (
             texts
-            | "Once" >> beam.CombinePerKey(min_ref)
+            | "SameText" >> beam.GroupByKey()
+            | "Once" >> beam.MapTuple(first_ref).with_output_types(tuple[str, TextRef])
             | "ByLength"
             >> beam.Map(by_length, lengths=self.spec.lengths, special=self.spec.special_tokens,
                         groups=self.groups).with_output_types(tuple[str, tuple[str, TextRef]])
@@ -97,9 +98,9 @@ class EncodeTexts(beam.PTransform[Any, Any]):
         )  # fmt: skip
 
 
-def min_ref(refs: Iterable[TextRef]) -> TextRef:
+def first_ref(text_digest: str, refs: Iterable[TextRef]) -> tuple[str, TextRef]:
     """The first of the places where one text stands: whichever worker asks, the same."""
-    return min(refs, key=lambda ref: (ref.part, ref.row))
+    return text_digest, min(refs, key=lambda ref: (ref.part, ref.row))
 
 
 def by_length(
