@@ -1,6 +1,5 @@
 """The command line. Commands that only read a knowledge base import neither Beam nor torch."""
 
-import json
 import logging
 import os
 import sys
@@ -12,13 +11,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 import stillroom
 from stillroom.errors import BadInput, MissingExtra, StillroomError
 from stillroom.filters import parse_where
-from stillroom.hits import Hit, Hits
+from stillroom.pipelines import show
 from stillroom.schemas.entries import KeyKind
 from stillroom.schemas.recipe import KINDS, Recipe, Source, read_recipe
 from stillroom.store import current_build, read_manifest
@@ -27,9 +25,7 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
     help="Distil corpora into versioned knowledge bases, and query them.",
 )  # fmt: skip
-out = Console()
 err = Console(stderr=True)
-SNIPPET = 320  # code points of a value that a terminal shows
 
 
 class Mode(StrEnum):
@@ -70,7 +66,7 @@ def version_option(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        out.print(f"stillroom {stillroom.__version__}")
+        show.out.print(f"stillroom {stillroom.__version__}")
         raise typer.Exit
 
 
@@ -155,11 +151,11 @@ def query(
     )  # fmt: skip
     if as_json:
         plain = [hit.explained() if explain else hit.to_dict() for hit in hits]
-        _print_json({"notes": list(hits.notes), "hits": plain})
+        show.as_json({"notes": list(hits.notes), "hits": plain})
         return
     for note in hits.notes:
         err.print(f"note: {note}", style="yellow", markup=False)
-    _print_hits(hits, explain)
+    show.hits(hits, explain)
 
 
 @app.command("eval")
@@ -177,54 +173,19 @@ def evaluate_command(
 
     measured = evaluate(stillroom.open(kb), queries, qrels, by.value, mode.value, encoder)
     if as_json:
-        _print_json({name: asdict(value) for name, value in measured.items()})
-        return
-    table = Table(title=f"{kb} · {mode.value} · {queries.name}", title_justify="left")
-    for name in ("measure", "mean", "95 % interval"):
-        table.add_column(name, justify="left" if name == "measure" else "right")
-    for name, value in measured.items():
-        table.add_row(name, f"{value.mean:.4f}", f"{value.low:.3f} to {value.high:.3f}")
-    out.print(table)
+        show.as_json({name: asdict(value) for name, value in measured.items()})
+    else:
+        show.measures(f"{kb} · {mode.value} · {queries.name}", measured)
 
 
 @app.command()
 def status(kb: KB, as_json: AsJson = False) -> None:
     """What the live build is made of."""
-    base = stillroom.open(kb)
-    manifest = base.manifests[0]
-    data = {
-        "build": manifest.build,
-        "parent": manifest.parent,
-        "content": manifest.content,
-        "kind": manifest.recipe.kind,
-        "sources": {source.name: source.uri for source in manifest.recipe.sources},
-        "accounting": {**asdict(manifest.accounting), "read": manifest.accounting.read},
-        "counts": dict(manifest.counts),
-        "encoder": asdict(manifest.encoder),
-        "plan": asdict(manifest.plan),
-        "bytes": _bytes_of(Path(kb)),
-    }
+    manifest = stillroom.open(kb).manifests[0]
     if as_json:
-        _print_json(data)
-        return
-    table = Table(show_header=False, title=f"{kb}", title_justify="left")
-    plan = manifest.plan
-    rows = {
-        "build": manifest.build,
-        "parent": manifest.parent or "none",
-        "kind": manifest.recipe.kind,
-        "sources": ", ".join(f"{s.name} ({s.uri})" for s in manifest.recipe.sources),
-        "inputs": ", ".join(
-            f"{n} {v:,}" for n, v in data["accounting"].items() if isinstance(v, int)
-        ),
-        "counts": ", ".join(f"{n} {v:,}" for n, v in manifest.counts.items()),
-        "encoder": f"{manifest.encoder.name}, {manifest.encoder.dims} dims, {manifest.encoder.dtype}",
-        "dense weight": f"{plan.dense_weight} ({_figures(plan.calibration)})",
-        "size": f"{data['bytes'] / 1e6:,.1f} MB",
-    }
-    for name, value in rows.items():
-        table.add_row(name, Text(str(value)))
-    out.print(table)
+        show.as_json(show.state(Path(kb), manifest))
+    else:
+        show.status(Path(kb), manifest)
 
 
 @app.command()
@@ -232,29 +193,18 @@ def builds(kb: KB, as_json: AsJson = False) -> None:
     """All builds that are kept, the live one marked."""
     stillroom.open(kb)
     root = Path(kb)
+    paths = sorted((root / "builds").glob("*/manifest.json"), key=lambda p: p.stat().st_mtime)
+    made = [read_manifest(root, path.parent.name) for path in paths]
     live = current_build(root)
-    made = [
-        read_manifest(root, path.parent.name)
-        for path in sorted(
-            (root / "builds").glob("*/manifest.json"), key=lambda p: p.stat().st_mtime
-        )
-    ]
     if as_json:
-        _print_json(
+        show.as_json(
             [
                 {"build": m.build, "parent": m.parent, "live": m.build == live, **m.counts}
                 for m in made
             ]
         )
-        return
-    table = Table()
-    for name in ("", "build", "parent", "documents", "entries"):
-        table.add_column(name)
-    for m in made:
-        mark = "live" if m.build == live else ""
-        counts = (f"{m.counts.get(n, 0):,}" for n in ("documents", "entries"))
-        table.add_row(mark, m.build, m.parent or "none", *counts)
-    out.print(table)
+    else:
+        show.builds(made, live)
 
 
 def _recipe(what: list[str], format_: str, columns: tuple[str, str, str, str]) -> Recipe:
@@ -309,7 +259,7 @@ def _build(
     began = time.monotonic()
     planned = plan_build(recipe, kb, refit)
     if dry_run:
-        _print_plan(planned, as_json)
+        show.plan(planned, as_json)
         return
     view = LiveView(err)
     try:
@@ -318,11 +268,11 @@ def _build(
         view.stop()
     seconds = time.monotonic() - began
     if as_json:
-        _print_json(outcome_dict(outcome, seconds))
+        show.as_json(outcome_dict(outcome, seconds))
     else:
         words = "published" if outcome.changed else "no change: still"
-        out.print(f"{words} build {outcome.build} ({seconds:.1f} s)", highlight=False)
-        out.print(outcome_table(outcome, seconds))
+        show.out.print(f"{words} build {outcome.build} ({seconds:.1f} s)", highlight=False)
+        show.out.print(outcome_table(outcome, seconds))
     if outcome.accounting.rejected:
         where = Path(kb) / "builds" / outcome.build / "rejects.jsonl"
         err.print(f"{outcome.accounting.rejected} inputs were rejected: {where}", soft_wrap=True)
@@ -340,88 +290,8 @@ def _quiet_libraries() -> None:
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # our rejects say it better
 
 
-def _print_plan(planned: Any, as_json: bool) -> None:
-    recipe = planned.build.recipe
-    data = {
-        "kb": planned.build.kb,
-        "parent": planned.build.parent,
-        "files": planned.files,
-        "bytes": planned.bytes,
-        "shards": len(planned.shards),
-        "sources": {source.name: source.uri for source in recipe.sources},
-        "segment": f"{recipe.segment}, {recipe.segment_tokens} tokens",
-        "keys": list(recipe.keys),
-        "dense_keys": list(recipe.dense_keys),
-        "encoder": f"{planned.build.encoder.name}, {planned.build.encoder.dtype}",
-        "same_recipe_as_live_build": bool(planned.parent_inputs),
-    }
-    if as_json:
-        _print_json(data)
-        return
-    table = Table(show_header=False, title="would build", title_justify="left")
-    for name, value in data.items():
-        table.add_row(name.replace("_", " "), Text(str(value)))
-    out.print(table)
-
-
-def _print_hits(hits: Hits, explain: bool) -> None:
-    if not hits:
-        out.print("no hits")
-    for number, hit in enumerate(hits, 1):
-        place = " > ".join(dict.fromkeys([hit.title, *hit.path]))
-        head = Text.assemble(
-            (f"{number}. ", "bold"),
-            (place or hit.source_key, "bold"),
-            (f"  {hit.score:.3f}", "dim"),
-        )
-        out.print(head)
-        out.print(Text(f"   {hit.source_key}  {hit.span.start}-{hit.span.end}", "dim"))
-        out.print(_snippet(hit), style="default")
-        if explain:
-            for reason in hit.reasons:
-                rank = f"rank {reason.rank}" if reason.rank else "not in its list"
-                words = f", terms {' '.join(reason.terms)}" if reason.terms else ""
-                out.print(
-                    Text(
-                        f"   {reason.leg}: {rank}, score {reason.score:.3f}, gives "
-                        f"{reason.contribution:.3f}, by {reason.key_kind}{words}",
-                        "cyan",
-                    )
-                )
-
-
-def _snippet(hit: Hit) -> Text:
-    """The part of the value around its first matches, matches in bold."""
-    ranges = next((r.ranges for r in hit.reasons if r.ranges), ())
-    start = max(0, ranges[0][0] - SNIPPET // 4) if ranges else 0
-    end = min(len(hit.value), start + SNIPPET)
-    text = Text("   ")
-    at = start
-    for first, last in ranges:
-        if last > end:
-            break
-        text.append(hit.value[at:first])
-        text.append(hit.value[first:last], "bold green")
-        at = last
-    text.append(hit.value[at:end])
-    plain = Text(" ").join(text.split("\n"))
-    return Text.assemble("… " if start else "", plain, " …" if end < len(hit.value) else "")
-
-
-def _figures(figures: Any) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in figures.items()) or "not fitted"
-
-
-def _bytes_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _print_json(data: Any) -> None:
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=1, default=str))
 
 
 if __name__ == "__main__":

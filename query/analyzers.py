@@ -92,21 +92,17 @@ class Analyzer:
         """Terms for the fields of key kinds, in order. Stop words give none."""
         terms: list[Term] = []
         if text.isascii():
-            for match in _ASCII_WORD.finditer(text):
-                word = match.group()
-                term = self._memo.get(word)
-                if term is None:
-                    term = self._analyzed(word)
-                if term:
-                    terms.append(Term(term, match.start(), match.end()))
-            return terms
-        for match in _WORD.finditer(fold_width(text)):
+            matches = _ASCII_WORD.finditer(text)
+        else:
+            matches = _WORD.finditer(fold_width(text))
+        remembered = self._memo.get
+        for match in matches:
             word = match.group()
-            if _UNSPACED_SEEN.search(word):
-                terms.extend(self._split_scripts(word, match.start()))
-                continue
-            term = self._memo.get(word)
+            term = remembered(word)
             if term is None:
+                if _UNSPACED_SEEN.search(word):
+                    terms.extend(self._split_scripts(word, match.start()))
+                    continue
                 term = self._analyzed(word)
             if term:
                 terms.append(Term(term, match.start(), match.end()))
@@ -150,10 +146,7 @@ class Analyzer:
         for run in _RUNS.finditer(word):
             text, start = run.group(), offset + run.start()
             if not _UNSPACED_SEEN.search(text):
-                term = self._memo.get(text)
-                if term is None:
-                    term = self._analyzed(text)
-                if term:
+                if term := self._memo.get(text) or self._analyzed(text):
                     terms.append(Term(term, start, start + len(text)))
                 continue
             units = [m.span() for m in _UNIT.finditer(text)]

@@ -15,6 +15,7 @@ from stillroom.errors import BadInput, MissingExtra
 from stillroom.filters import When, Where, facet_names, make_filter
 from stillroom.fusion import make_scale
 from stillroom.hits import Hit, Hits
+from stillroom.legs import Encode, Query, gather, score
 from stillroom.lexical import query_terms
 from stillroom.schemas.arrow import document_from_row
 from stillroom.schemas.documents import Document
@@ -86,7 +87,7 @@ class KnowledgeBase:
         MissingExtra, VersionSkew.
         """
         builds = self._builds
-        query = engine.Query(text, k, where, since, until, mode, collapse)
+        query = Query(text, k, where, since, until, mode, collapse)
         return engine.search(builds, query, self._encode(mode, encoder))
 
     def search_batch(self, texts: Sequence[str], **options: Any) -> list[Hits]:
@@ -94,7 +95,7 @@ class KnowledgeBase:
         builds = self._builds
         mode = options.get("mode", "hybrid")
         encode = self._encode(mode, options.pop("encoder", None))
-        return [engine.search(builds, engine.Query(text, **options), encode) for text in texts]
+        return [engine.search(builds, Query(text, **options), encode) for text in texts]
 
     async def asearch(self, text: str, **options: Any) -> Hits:
         """`search` in a thread, for asynchronous callers."""
@@ -140,7 +141,7 @@ class KnowledgeBase:
         for build in self._builds:
             row = build.row_of(entry_id)
             if row >= 0:
-                return _why(build, row, engine.Query(text, **options), encode)
+                return _why(build, row, Query(text, **options), encode)
         raise BadInput(f"no entry has the id {entry_id!r}")
 
     def refresh(self) -> bool:
@@ -164,7 +165,7 @@ class KnowledgeBase:
         """Entries, over all bases."""
         return sum(build.entries.num_rows for build in self._builds)
 
-    def _encode(self, mode: str, encoder: str | None) -> engine.Encode | None:
+    def _encode(self, mode: str, encoder: str | None) -> Encode | None:
         if encoder == "light":
             raise BadInput("this base has no light query encoder; encoder='full' or None")
         if encoder not in (None, "full"):
@@ -186,13 +187,13 @@ def _encode_query(build: Build, text: str) -> np.ndarray:
     return vector
 
 
-def _why(build: Build, row: int, query: engine.Query, encode: engine.Encode | None) -> Why:
+def _why(build: Build, row: int, query: Query, encode: Encode | None) -> Why:
     allowed = make_filter(build, query.where, query.since, query.until)
     filtered = allowed is not None and not bool(allowed.rows[row])
     deep = replace(build.manifest.plan, depth=max(1, build.entries.num_rows))
-    legs = engine.gather(build, deep, query, None if filtered else allowed, encode, {})
+    legs = gather(build, deep, query, None if filtered else allowed, encode, {})
     scale = make_scale([legs.lexical_list], [legs.dense_list])
-    legs.score = engine.score(legs, scale, query.mode)
+    legs.score = score(legs, scale, query.mode)
     position = int(np.searchsorted(legs.candidates, row))
     present = position < len(legs.candidates) and legs.candidates[position] == row
     field_terms = query_terms(query.text, build.manifest.plan.field_weights)

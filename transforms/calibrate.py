@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stillroom import engine
 from stillroom.analyzers import standard_analyzer
 from stillroom.fusion import make_scale
+from stillroom.legs import Query, gather
 from stillroom.lexical import query_terms
 from stillroom.schemas.entries import KeyKind
 from stillroom.schemas.ids import digest
@@ -137,9 +137,7 @@ def _reciprocal_ranks(
     lengths: dict[str, float],
 ) -> np.ndarray:  # fmt: skip
     """float64 [len(GRID)]: 1/rank of the query's own entry among all, for each dense weight."""
-    legs = engine.gather(
-        build, plan, engine.Query(query.text), None, lambda _build, _text: vector, {}
-    )
+    legs = gather(build, plan, Query(query.text), None, lambda _build, _text: vector, {})
     # Near-duplicates of the entry still hold the query word for word: they are no better answers.
     others = build.group[legs.candidates] != build.group[query.row]
     own_lexical = _own_bm25(build, plan, query, lengths)

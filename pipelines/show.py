@@ -1,0 +1,154 @@
+"""What the command line prints: hits, plans, a base's state; as text for people or as JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stillroom.evaluate import Measured
+from stillroom.hits import Hit, Hits
+from stillroom.schemas.manifest import Manifest
+
+out = Console()
+SNIPPET = 320  # code points of a value that a terminal shows
+
+
+def as_json(data: Any) -> None:
+    """Readable JSON on standard output."""
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=1, default=str))
+
+
+def plan(planned: Any, json_too: bool) -> None:
+    """What a build would do (`--dry-run`)."""
+    recipe = planned.build.recipe
+    data = {
+        "kb": planned.build.kb,
+        "parent": planned.build.parent,
+        "files": planned.files,
+        "bytes": planned.bytes,
+        "shards": len(planned.shards),
+        "sources": {source.name: source.uri for source in recipe.sources},
+        "segment": f"{recipe.segment}, {recipe.segment_tokens} tokens",
+        "keys": list(recipe.keys),
+        "dense_keys": list(recipe.dense_keys),
+        "encoder": f"{planned.build.encoder.name}, {planned.build.encoder.dtype}",
+        "same_recipe_as_live_build": bool(planned.parent_inputs),
+    }
+    if json_too:
+        as_json(data)
+        return
+    table = Table(show_header=False, title="would build", title_justify="left")
+    for name, value in data.items():
+        table.add_row(name.replace("_", " "), Text(str(value)))
+    out.print(table)
+
+
+def measures(title: str, measured: Mapping[str, Measured]) -> None:
+    """A table of retrieval measures."""
+    table = Table(title=title, title_justify="left")
+    for name in ("measure", "mean", "95 % interval"):
+        table.add_column(name, justify="left" if name == "measure" else "right")
+    for name, value in measured.items():
+        table.add_row(name, f"{value.mean:.4f}", f"{value.low:.3f} to {value.high:.3f}")
+    out.print(table)
+
+
+def state(kb: Path, manifest: Manifest) -> dict[str, Any]:
+    """Plain data of a build and the space that its base takes."""
+    return {
+        "build": manifest.build,
+        "parent": manifest.parent,
+        "content": manifest.content,
+        "kind": manifest.recipe.kind,
+        "sources": {source.name: source.uri for source in manifest.recipe.sources},
+        "accounting": {**asdict(manifest.accounting), "read": manifest.accounting.read},
+        "counts": dict(manifest.counts),
+        "encoder": asdict(manifest.encoder),
+        "plan": asdict(manifest.plan),
+        "bytes": sum(path.stat().st_size for path in kb.rglob("*") if path.is_file()),
+    }
+
+
+def status(kb: Path, manifest: Manifest) -> None:
+    """`state` for a person."""
+    data = state(kb, manifest)
+    encoder, search = manifest.encoder, manifest.plan
+    fitted = ", ".join(f"{name} {value:g}" for name, value in search.calibration.items())
+    inputs = {n: v for n, v in data["accounting"].items() if isinstance(v, int) and v}
+    rows = {
+        "build": manifest.build,
+        "parent": manifest.parent or "none",
+        "kind": manifest.recipe.kind,
+        "sources": ", ".join(f"{s.name} ({s.uri})" for s in manifest.recipe.sources),
+        "inputs": ", ".join(f"{name} {count:,}" for name, count in inputs.items()),
+        "counts": ", ".join(f"{name} {count:,}" for name, count in manifest.counts.items()),
+        "encoder": f"{encoder.name}, {encoder.dims} dims, {encoder.dtype}",
+        "dense weight": f"{search.dense_weight} ({fitted or 'not fitted'})",
+        "size": f"{data['bytes'] / 1e6:,.1f} MB",
+    }
+    table = Table(show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, Text(value))
+    out.print(table)
+
+
+def builds(made: Sequence[Manifest], live: str) -> None:
+    """A table of kept builds."""
+    table = Table()
+    for name in ("", "build", "parent", "documents", "entries"):
+        table.add_column(name)
+    for m in made:
+        counts = (f"{m.counts.get(n, 0):,}" for n in ("documents", "entries"))
+        table.add_row("live" if m.build == live else "", m.build, m.parent or "none", *counts)
+    out.print(table)
+
+
+def hits(found: Hits, explain: bool) -> None:
+    """Hits for a person, matches in bold."""
+    if not found:
+        out.print("no hits")
+    for number, hit in enumerate(found, 1):
+        place = " > ".join(dict.fromkeys([hit.title, *hit.path]))
+        head = Text.assemble(
+            (f"{number}. ", "bold"),
+            (place or hit.source_key, "bold"),
+            (f"  {hit.score:.3f}", "dim"),
+        )
+        out.print(head)
+        out.print(Text(f"   {hit.source_key}  {hit.span.start}-{hit.span.end}", "dim"))
+        out.print(_snippet(hit), style="default")
+        if explain:
+            for reason in hit.reasons:
+                rank = f"rank {reason.rank}" if reason.rank else "not in its list"
+                words = f", terms {' '.join(reason.terms)}" if reason.terms else ""
+                out.print(
+                    Text(
+                        f"   {reason.leg}: {rank}, score {reason.score:.3f}, gives "
+                        f"{reason.contribution:.3f}, by {reason.key_kind}{words}",
+                        "cyan",
+                    )
+                )
+
+
+def _snippet(hit: Hit) -> Text:
+    """The part of the value around its first matches, matches in bold."""
+    ranges = next((r.ranges for r in hit.reasons if r.ranges), ())
+    start = max(0, ranges[0][0] - SNIPPET // 4) if ranges else 0
+    end = min(len(hit.value), start + SNIPPET)
+    text = Text("   ")
+    at = start
+    for first, last in ranges:
+        if last > end:
+            break
+        text.append(hit.value[at:first])
+        text.append(hit.value[first:last], "bold green")
+        at = last
+    text.append(hit.value[at:end])
+    plain = Text(" ").join(text.split("\n"))
+    return Text.assemble("… " if start else "", plain, " …" if end < len(hit.value) else "")
