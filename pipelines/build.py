@@ -7,12 +7,10 @@ r"""The build pipeline: sources to one published knowledge base. Every kind shar
 wires; `run_build` runs it and reads the outcome.
 """
 
-import fcntl
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +19,23 @@ from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.transforms.combiners import Count
 
 import stillroom
-from stillroom.encoders import load_encoder
+from stillroom.analyzers import analyzer_spec
+from stillroom.encoders import describe, spec_for
 from stillroom.errors import BadInput
 from stillroom.pipelines.corpus import CorpusShaper, corpus_plan
 from stillroom.pipelines.options import pipeline_options
 from stillroom.pipelines.workers import failures_reported, workers_log_to
 from stillroom.schemas.ids import DIGEST_BYTES, digest
+from stillroom.schemas.manifest import Manifest
 from stillroom.schemas.plan import SearchPlan
 from stillroom.schemas.recipe import Recipe
 from stillroom.schemas.rejects import Reject
 from stillroom.schemas.specs import EncoderSpec
 from stillroom.store import current_build, is_uri, read_manifest
+from stillroom.transforms.carry import FATES, SHAPE, CarryVectors, Fate, JoinParent, Rules
 from stillroom.transforms.coders import noun_from_bytes, noun_to_bytes
 from stillroom.transforms.encode import GROUP_TEXTS, EncodeTexts
-from stillroom.transforms.files import list_source
+from stillroom.transforms.files import is_complete, list_source
 from stillroom.transforms.load import (
     DUPLICATES,
     REJECTS,
@@ -43,10 +44,19 @@ from stillroom.transforms.load import (
     Shard,
     plan_shards,
 )
-from stillroom.transforms.publish import BuildPlan, NotPublished, Outcome, publish
+from stillroom.transforms.parts import ParentBuild, Part
+from stillroom.transforms.publish import (
+    BuildPlan,
+    Made,
+    NotPublished,
+    Outcome,
+    account,
+    publish,
+)
 from stillroom.transforms.shape import TEXTS, ShapeDocuments, Shaper
 from stillroom.transforms.staging import Staging
-from stillroom.transforms.write import WriteParts, WrittenPart
+from stillroom.transforms.write import WriteParts
+from stillroom.versions import build_lock
 
 # A knowledge base's kind is its shaper and its search plan; all else is shared.
 MakeShaper = Callable[[Recipe, EncoderSpec], Shaper]
@@ -54,16 +64,27 @@ KINDS: dict[str, tuple[MakeShaper, Callable[[Recipe], SearchPlan]]] = {
     "corpus": (CorpusShaper, corpus_plan),
 }
 MEAN_TEXT_BYTES = 1_000
+# Fields of a recipe on which LOCAL results depend; a change of them shapes every document again.
+LOCAL_FIELDS = (
+    "kind", "segment", "segment_tokens", "keys", "dense_keys", "compressor", "compress_rate",
+    "encoder", "llm",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A build, decided but not begun: what `--dry-run` shows."""
+    """A build, decided but not begun: what `--dry-run` shows.
+
+    `rules.same` says that unchanged documents are carried over; `changes` are the reasons why they
+    would be shaped again instead.
+    """
 
     build: BuildPlan
     shards: tuple[Shard, ...]
     shaper: Shaper
-    parent_inputs: str
+    rules: Rules
+    changes: tuple[str, ...] = ()
+    live: Manifest | None = None
 
     @property
     def files(self) -> int:
@@ -72,6 +93,14 @@ class Planned:
     @property
     def bytes(self) -> int:
         return sum(file.size for shard in self.shards for file in shard.files)
+
+    @property
+    def vectors_carried(self) -> bool:
+        """Whether vectors of equal texts are carried over."""
+        return (
+            self.live is not None
+            and self.live.encoder.fingerprint == self.build.encoder.fingerprint
+        )
 
 
 def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
@@ -82,27 +111,45 @@ def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
         raise BadInput(f"a {recipe.kind} build has no step that asks a language model")
     if is_uri(kb):
         raise BadInput(f"--kb {kb}: a knowledge base is built in a local folder")
+    listed = {source: list_source(source) for source in recipe.sources}
     shards = tuple(
-        shard for source in recipe.sources for shard in plan_shards(source, list_source(source))
+        shard for source, files in listed.items() for shard in plan_shards(source, files)
     )
-    encoder = load_encoder(recipe.encoder).spec
+    root = Path(kb).expanduser().absolute()
+    parent = current_build(root) if root.is_dir() else ""
+    live = read_manifest(root, parent) if parent else None
+    encoder = spec_for(recipe.encoder, live.encoder if live else None)
     make_shaper, make_plan = KINDS[recipe.kind]
     try:
         shaper, search = make_shaper(recipe, encoder), make_plan(recipe)
     except ValueError as error:
         raise BadInput(str(error)) from error
-    root = Path(kb).expanduser().absolute()
-    parent = current_build(root) if root.is_dir() else ""
-    live = read_manifest(root, parent) if parent else None
-    same = (
-        live is not None
-        and not refit
-        and live.recipe.fingerprint == recipe.fingerprint
-        and live.code_version == stillroom.__version__
-        and live.encoder == encoder
-    )
     plan = BuildPlan(str(root), recipe, encoder, search, stillroom.__version__, parent, refit=refit)
-    return Planned(plan, shards, shaper, live.inputs if live is not None and same else "")
+    changes = tuple(local_changes(live, plan)) if live else ()
+    rules = Rules(
+        same=live is not None and not changes,
+        sources=tuple(source.name for source in recipe.sources),
+        incomplete=tuple(s.name for s, files in listed.items() if not is_complete(files)),
+    )
+    return Planned(plan, shards, shaper, rules, changes, live)
+
+
+def local_changes(live: Manifest, plan: BuildPlan) -> Iterator[str]:
+    """Why documents of the live build would be shaped again: what LOCAL results depend on."""
+    old, new = asdict(live.recipe), asdict(plan.recipe)
+    for name in LOCAL_FIELDS:
+        if old[name] != new[name]:
+            yield f"{name.replace('_', ' ')}: {_shown(old[name])} is now {_shown(new[name])}"
+    if live.encoder != plan.encoder and old["encoder"] == new["encoder"]:
+        yield f"encoder: {describe(live.encoder)} is now {describe(plan.encoder)}"
+    if live.analyzer != analyzer_spec():
+        yield "analyzer: this Python or tantivy makes other terms"
+    if live.code_version != plan.code_version:
+        yield f"stillroom: {live.code_version} is now {plan.code_version}"
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def run_build(
@@ -145,6 +192,7 @@ def run_build(
 def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> None:
     """Wire the stages. No logic here."""
     plan = planned.build
+    parent = ParentBuild(plan.kb, plan.parent)
     read = (
         pipeline
         | "Shards" >> beam.Create(list(planned.shards)).with_output_types(Shard)
@@ -160,19 +208,27 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
         | "AllInputs" >> beam.Flatten()
         | "Inputs" >> beam.CombineGlobally(InputsDigest())  # type: ignore[no-untyped-call]
     )
-    changed = read["refs"] | "Changed" >> beam.Filter(
-        _differs, AsSingleton(inputs), planned.parent_inputs
-    ).with_output_types(DocumentRef)
-    shaped = changed | "Shape" >> ShapeDocuments(staging, planned.shaper)
+    joined = {"refs": read["refs"], "rejects": read[REJECTS]} | "Join" >> JoinParent(
+        staging, parent, planned.rules, plan.kb
+    )
+    shaped = joined[SHAPE] | "Shape" >> ShapeDocuments(staging, planned.shaper)
+    carried = pipeline | "CarryVectors" >> CarryVectors(parent, planned.vectors_carried)
     groups = max(1, planned.bytes // MEAN_TEXT_BYTES // GROUP_TEXTS)
-    vectors = shaped[TEXTS] | "EncodeTexts" >> EncodeTexts(staging, plan.encoder, groups)
+    vectors = {"texts": shaped[TEXTS], "carried": carried} | "EncodeTexts" >> EncodeTexts(
+        staging, plan.encoder, groups
+    )
     written = {
         "parts": shaped["parts"], "texts": shaped[TEXTS], "vectors": vectors,
-    } | "WriteParts" >> WriteParts(staging, plan.kb, plan.encoder.dims)  # fmt: skip
+    } | "WriteParts" >> WriteParts(staging, plan.kb, plan.encoder.dims, plan.parent)  # fmt: skip
     rejects = (
         (read[REJECTS], shaped[REJECTS], written[REJECTS])
         | "AllRejects" >> beam.Flatten()
         | "TypedRejects" >> beam.Map(_same).with_output_types(Reject)
+    )
+    fates = (
+        joined[FATES]
+        | "CountFates" >> Count.PerElement()
+        | "TypedFates" >> beam.Map(_same).with_output_types(tuple[Fate, int])
     )
     duplicates = read[DUPLICATES] | "Duplicates" >> Count.Globally()
     _ = (
@@ -182,10 +238,12 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
         >> beam.Map(
             _publish_once,
             plan,
-            planned.parent_inputs,
+            planned.rules.same,
             staging,
             AsList(written["written"]),
+            AsList(joined["parts"]),
             AsList(rejects),
+            AsList(fates),
             AsSingleton(duplicates),
             AsSingleton(inputs),
         )
@@ -193,36 +251,30 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
 
 
 def _publish_once(
-    _attempt: str, plan: BuildPlan, parent_inputs: str, staging: Staging,
-    parts: list[WrittenPart], rejects: list[Reject], duplicates: int,
+    _attempt: str, plan: BuildPlan, same: bool, staging: Staging, written: list[Part],
+    carried: list[Part], rejects: list[Reject], fates: list[tuple[Fate, int]], duplicates: int,
     inputs: str,
 ) -> None:  # fmt: skip
     """Publish and leave the outcome for the launcher. A refusal is an outcome, not a crash: a runner
     would retry it and bury its words under its own."""
+    made = Made(written, carried, rejects, dict(fates), duplicates, inputs)
+    step = Path(staging.root) / "step"
     try:
-        if parent_inputs and inputs == parent_inputs:
-            outcome = _unchanged(plan)
+        live = read_manifest(Path(plan.kb), plan.parent) if plan.parent and same else None
+        if live is not None and live.inputs == inputs and not plan.refit:
+            unchanged = live.recipe.fingerprint == plan.recipe.fingerprint
         else:
-            step = Path(staging.root) / "step"
-            outcome = publish(
-                plan, parts, rejects, duplicates, inputs, lambda name: _note(step, name)
-            )
+            unchanged = False
+        if live is not None and unchanged:
+            outcome = Outcome(live.build, False, account(made), live.counts, {}, live.plan)
+        else:
+            outcome = publish(plan, made, lambda name: _note(step, name))
         raw = noun_to_bytes(outcome)
     except NotPublished as refusal:
         raw = b"!" + str(refusal).encode()
     aside = Path(staging.root) / ".outcome"
     aside.write_bytes(raw)
     aside.replace(Path(staging.root) / "outcome")
-
-
-def _unchanged(plan: BuildPlan) -> Outcome:
-    live = read_manifest(Path(plan.kb), plan.parent)
-    accounting = replace(
-        live.accounting,
-        published=0,
-        unchanged=live.accounting.published + live.accounting.unchanged,
-    )
-    return Outcome(live.build, False, accounting, live.counts, {}, live.plan)
 
 
 def _outcome(staging: Staging) -> Outcome:
@@ -260,21 +312,6 @@ def _reject_input(reject: Reject) -> str:
 
 def _duplicate_input(document_id: str) -> str:
     return digest("duplicate", document_id)
-
-
-@contextmanager
-def build_lock(root: Path) -> Iterator[None]:
-    """One build of a knowledge base at a time. Raises NotPublished where another runs."""
-    with (root / ".lock").open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise NotPublished(f"another build of {root} is running") from error
-        yield
-
-
-def _differs(_ref: DocumentRef, inputs: str, parent_inputs: str) -> bool:
-    return inputs != parent_inputs
 
 
 def _note(path: Path, step: str) -> None:

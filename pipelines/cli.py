@@ -19,7 +19,9 @@ from stillroom.filters import parse_where
 from stillroom.pipelines import show
 from stillroom.schemas.entries import KeyKind
 from stillroom.schemas.recipe import KINDS, Recipe, Source, read_recipe
-from stillroom.store import current_build, read_manifest
+from stillroom.store import current_build
+from stillroom.versions import find_build, list_builds
+from stillroom.versions import rollback as roll_back
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
@@ -193,8 +195,7 @@ def builds(kb: KB, as_json: AsJson = False) -> None:
     """All builds that are kept, the live one marked."""
     stillroom.open(kb)
     root = Path(kb)
-    paths = sorted((root / "builds").glob("*/manifest.json"), key=lambda p: p.stat().st_mtime)
-    made = [read_manifest(root, path.parent.name) for path in paths]
+    made = list_builds(root)
     live = current_build(root)
     if as_json:
         show.as_json(
@@ -205,6 +206,73 @@ def builds(kb: KB, as_json: AsJson = False) -> None:
         )
     else:
         show.builds(made, live)
+
+
+@app.command()
+def diff(
+    kb: KB,
+    first: Annotated[str, typer.Argument(help="A build, by the beginning of its id.")],
+    second: Annotated[str, typer.Argument(help="Another build.")],
+    as_json: AsJson = False,
+) -> None:
+    """Documents and entries added, changed and removed from one build to another."""
+    maintenance = _maintenance()
+    root = Path(kb)
+    made = maintenance.diff_builds(root, find_build(root, first), find_build(root, second))
+    if as_json:
+        show.as_json(asdict(made))
+    else:
+        show.difference(made)
+
+
+@app.command()
+def rollback(
+    kb: KB, build: Annotated[str, typer.Argument(help="The build, by the beginning of its id.")]
+) -> None:
+    """Serve an earlier build again (or a later one): a pointer swap, nothing is rebuilt."""
+    show.out.print(f"live: {roll_back(kb, build)}", highlight=False)
+
+
+@app.command()
+def gc(
+    kb: KB, keep: Annotated[int, typer.Option(help="How many of the newest builds to keep.")] = 3
+) -> None:
+    """Remove old builds, never the live one nor one that a reader has open."""
+    if keep < 1:
+        raise BadInput(f"--keep is at least 1, not {keep}")
+    for build in _maintenance().collect_garbage(Path(kb), keep):
+        show.out.print(f"removed {build}", highlight=False)
+
+
+@app.command()
+def verify(
+    kb: KB,
+    build: Annotated[str, typer.Option(help="The build, by its id's beginning.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Check a build: checksums, counts, spans, links, and each index against the tables."""
+    root = Path(kb)
+    stillroom.open(kb)
+    name = find_build(root, build) if build else current_build(root)
+    problems = _maintenance().verify_build(root, name)
+    if as_json:
+        show.as_json({"build": name, "problems": problems})
+    else:
+        show.out.print(f"build {name}", highlight=False)
+        for problem in problems:
+            err.print(problem, style="red", markup=False, soft_wrap=True)
+        show.out.print("no problem found" if not problems else f"{len(problems)} problems")
+    if problems:
+        raise typer.Exit(1)
+
+
+def _maintenance() -> Any:
+    _quiet_libraries()
+    try:
+        from stillroom.transforms import maintenance
+    except ImportError as error:
+        raise MissingExtra(f"this command ({error.name} is not installed)", "build") from error
+    return maintenance
 
 
 def _recipe(what: list[str], format_: str, columns: tuple[str, str, str, str]) -> Recipe:

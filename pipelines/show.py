@@ -38,7 +38,15 @@ def plan(planned: Any, json_too: bool) -> None:
         "keys": list(recipe.keys),
         "dense_keys": list(recipe.dense_keys),
         "encoder": f"{planned.build.encoder.name}, {planned.build.encoder.dtype}",
-        "same_recipe_as_live_build": bool(planned.parent_inputs),
+        "documents": (
+            "all are new"
+            if planned.live is None
+            else "unchanged ones are carried over"
+            if planned.rules.same
+            else "all are shaped again"
+        ),
+        "because": list(planned.changes),
+        "vectors": "of equal texts are carried over" if planned.vectors_carried else "all are made",
     }
     if json_too:
         as_json(data)
@@ -71,6 +79,7 @@ def state(kb: Path, manifest: Manifest) -> dict[str, Any]:
         "counts": dict(manifest.counts),
         "encoder": asdict(manifest.encoder),
         "plan": asdict(manifest.plan),
+        "fit": {"build": manifest.fit.build, "drift": manifest.fit.drift},
         "bytes": sum(path.stat().st_size for path in kb.rglob("*") if path.is_file()),
     }
 
@@ -90,6 +99,7 @@ def status(kb: Path, manifest: Manifest) -> None:
         "counts": ", ".join(f"{name} {count:,}" for name, count in manifest.counts.items()),
         "encoder": f"{encoder.name}, {encoder.dims} dims, {encoder.dtype}",
         "dense weight": f"{search.dense_weight} ({fitted or 'not fitted'})",
+        "fitted on": f"build {manifest.fit.build}, drifted by {manifest.fit.drift:.0%} since",
         "size": f"{data['bytes'] / 1e6:,.1f} MB",
     }
     table = Table(show_header=False)
@@ -107,6 +117,19 @@ def builds(made: Sequence[Manifest], live: str) -> None:
         counts = (f"{m.counts.get(n, 0):,}" for n in ("documents", "entries"))
         table.add_row("live" if m.build == live else "", m.build, m.parent or "none", *counts)
     out.print(table)
+
+
+def difference(made: Any) -> None:
+    """What changed between two builds."""
+    for sign, names in (("+", made.added), ("~", made.changed), ("-", made.removed)):
+        for name in names:
+            out.print(Text(f"{sign} {name}"))
+    out.print(
+        f"documents: {len(made.added)} added, {len(made.changed)} changed, {len(made.removed)} removed"
+        f"; entries: {made.entries_added} added, {made.entries_changed} changed, "
+        f"{made.entries_removed} removed",
+        highlight=False,
+    )
 
 
 def hits(found: Hits, explain: bool) -> None:

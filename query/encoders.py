@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Sequence
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,20 @@ def tokens_for(name: str) -> TokenCounter:
     return load_encoder(name).tokens
 
 
+def spec_for(name: str, known: EncoderSpec | None) -> EncoderSpec:
+    """The spec of an encoder here. Where a published `known` one is of the same name and its files,
+    its dtype and its library are what they were, it is that, and no model is loaded: an unchanged
+    nightly build never starts torch."""
+    if (
+        known is not None
+        and known.name == name
+        and known.files
+        and known.files == _files_here(name)
+    ) and (known.dtype != "bfloat16" or _flags_have_bfloat16()):
+        return known
+    return load_encoder(name).spec
+
+
 def load_for(spec: EncoderSpec, *, exact: bool) -> Encoder:
     """The encoder of a published spec. `exact` (workers) asks for the same bits, else for the same
     vector space (queries). Raises VersionSkew naming both sides."""
@@ -241,6 +256,7 @@ def _spec_of(model: Any, name: str, tokens: TokenCounter, fixed: bool) -> Encode
         document_prefix=prompts.get("document", prompts.get("passage", default)) or "",
         lengths=lengths,
         rows=(BATCH_ROWS,) * len(lengths),
+        files=_files_here(name),
     )
 
 
@@ -253,6 +269,31 @@ def _tokens_of(model: Any, name: str) -> TokenCounter:
     if not isinstance(backend, Tokenizer):
         raise BadInput(f"the encoder {name!r} has no fast tokenizer, so tokens cannot be counted")
     return TokenCounter(Tokenizer.from_str(backend.to_str()))
+
+
+def _files_here(name: str) -> str:
+    """Digest of a local model folder's files and of the libraries that run them; "" for a hub name."""
+    folder = Path(model_folder(name))
+    if not folder.is_dir():
+        return ""
+    state = blake2b(digest_size=16)
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        state.update(f"{path.relative_to(folder)} {path.stat().st_size} ".encode())
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                state.update(block)
+    for library in ("torch", "transformers", "sentence-transformers"):
+        state.update(f"{library} {version(library)} ".encode())
+    return state.hexdigest()
+
+
+def _flags_have_bfloat16() -> bool:
+    """As `_has_bfloat16`, from the processor's flags alone (Linux); False where they are not told."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return "avx512_bf16" in text or "amx_bf16" in text
 
 
 def _weights_digest(model: Any) -> str:

@@ -9,12 +9,13 @@
 A `Build` is one build, opened for reading. It never changes: a reader moves by opening another.
 """
 
+import fcntl
 import os
 import re
 import tempfile
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -101,6 +102,7 @@ class Build:
         self.lexical = root / "lexical" / self.manifest.lexical.digest
         _check_sizes(self.serve, self.manifest.serve)
         _check_sizes(self.lexical, self.manifest.lexical)
+        self._held = _hold(manifest_path(root, manifest.build))
 
     @classmethod
     def open_current(cls, path: str | os.PathLike[str]) -> "Build":
@@ -192,6 +194,17 @@ class Build:
             else:
                 high = middle
         return low if low < self.entries.num_rows and ids[low].as_py() == entry_id else -1
+
+
+def _hold(path: Path) -> BinaryIO | None:
+    """A shared lock on a build's manifest, as long as its reader lives: gc passes it by. None for a
+    build that is not published yet, and where the file system has no locks (there, gc keeps to age)."""
+    try:
+        stream = path.open("rb")
+        fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    return stream
 
 
 def _map_arrow(path: Path) -> pa.Table:

@@ -83,6 +83,7 @@ ENTRIES = pa.schema(
         # LOCAL as well: made once with the entry, used by the GLOBAL steps of every build.
         ("terms", pa.list_(pa.struct([("field", pa.string()), ("terms", pa.large_string())]))),
         ("signature", pa.binary()),
+        ("truncated", pa.int32()),  # keys that were cut for the encoder
     ]
 )
 LINKS = pa.schema(
@@ -196,10 +197,10 @@ def document_from_row(row: Mapping[str, Any]) -> Document:
 
 
 def entries_to_table(
-    entries: Iterable[tuple[Entry, Document, LexicalTerms, bytes | None]],
+    entries: Iterable[tuple[Entry, Document, LexicalTerms, bytes | None, int]],
 ) -> pa.Table:
-    """Rows of ENTRIES, in the order given: each entry with its document, its lexical terms and its
-    MinHash signature. Keys are apart (`keys_to_table`)."""
+    """Rows of ENTRIES, in the order given: each entry with its document, its lexical terms, its
+    MinHash signature and the number of its keys that were cut. Keys are apart (`keys_to_table`)."""
     rows = [
         {
             "id": e.id,
@@ -224,8 +225,9 @@ def entries_to_table(
             "basis": [_span_row(s) for s in d.derivation.basis] if d.derivation else [],
             "terms": [{"field": f, "terms": " ".join(t)} for f, t in sorted(terms.items()) if t],
             "signature": signature,
+            "truncated": truncated,
         }
-        for e, d, terms, signature in entries
+        for e, d, terms, signature, truncated in entries
     ]
     return pa.Table.from_pylist(rows, schema=ENTRIES)
 

@@ -42,6 +42,16 @@ class DerivedFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Fit:
+    """What the STICKY parts were fitted on: the build, and a sample of its entries' ids (those with
+    the smallest hash). `drift` is the share of that sample that is gone or displaced since then."""
+
+    build: str
+    sample: tuple[str, ...] = ()
+    drift: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """One build: tables, files, specs, recipe, plan, counts, and the build it came from."""
 
@@ -57,6 +67,7 @@ class Manifest:
     lexical: DerivedFiles
     serve: DerivedFiles
     accounting: Accounting
+    fit: Fit
     counts: Mapping[str, int] = field(default_factory=dict)
     lexical_format: str = ""
     format: int = MANIFEST_FORMAT
@@ -109,6 +120,7 @@ def manifest_from_json(text: str) -> Manifest:
                 "lexical": _files(data["lexical"]),
                 "serve": _files(data["serve"]),
                 "accounting": Accounting(**data["accounting"]),
+                "fit": Fit(**_tuples(data["fit"])),
             }
         )
     except (AttributeError, KeyError, TypeError) as error:

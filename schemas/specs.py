@@ -1,6 +1,6 @@
 """Fingerprints of what made the vectors and the terms. A reader that cannot reproduce them refuses."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stillroom.schemas.ids import canonical_json, digest
 
@@ -27,6 +27,7 @@ class EncoderSpec:
     dtype: str = "float32"
     lengths: tuple[int, ...] = ()
     rows: tuple[int, ...] = ()
+    files: str = field(default="", compare=False)
 
     @property
     def fingerprint(self) -> str:

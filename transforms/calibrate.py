@@ -9,7 +9,7 @@ finds nothing this way, and its weight falls to zero. No relevance judgement is 
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,6 +30,7 @@ PRIOR_STRENGTH = 32.0  # pseudo-queries that the prior counts for
 GRID = tuple(round(0.05 * step, 2) for step in range(21))
 K1, B = 1.2, 0.75  # tantivy's BM25
 MIN_WORDS = 4
+MAX_DRIFT = 0.5  # over it, the weight is fitted again
 
 Encode = Callable[[list[str]], np.ndarray]
 
@@ -70,6 +71,17 @@ def fit_dense_weight(build: Build, encode_queries: Encode, encode_documents: Enc
         "spread": round(confidence, 4),
     }
     return replace(plan, dense_weight=weight, calibration=figures)
+
+
+def sample_of(build: Build) -> tuple[str, ...]:
+    """Ids of the SAMPLE entries with the smallest hash, sorted: what two builds are compared by."""
+    ids = build.entries.column("id")
+    return tuple(sorted(ids[row].as_py() for row in _sampled(build, SAMPLE)))
+
+
+def drift_between(fitted: Collection[str], now: Collection[str]) -> float:
+    """Share of the entries that the fit was made on which the sample no longer has, 0 to 1."""
+    return round(1.0 - len(set(fitted) & set(now)) / max(1, len(fitted)), 4)
 
 
 def shrunk_weight(ranks: np.ndarray) -> tuple[float, float]:

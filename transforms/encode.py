@@ -4,7 +4,7 @@ Texts are grouped by padded length, so that batches are full, and cut into block
 work. A vector does not depend on its block (see `stillroom.encoders`): grouping is only for speed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.ml.inference.base import ModelHandler, PredictionResult, RunInference
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import TaggedOutput
 
 from stillroom.encoders import BATCH_ROWS, Encoder, load_for
 from stillroom.schemas.ids import digest
@@ -22,6 +22,7 @@ from stillroom.transforms.shape import TextRef
 from stillroom.transforms.staging import StageCounter, Staging
 
 BLOCK_TOKENS = 16_384  # padded tokens of one block: one to two seconds of one core
+CARRIED_TAG = "carried"
 GROUP_TEXTS = 50_000  # texts of one length that one worker sorts in memory
 
 
@@ -72,20 +73,24 @@ class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, Encoder])
 
 @dataclass
 class EncodeTexts(beam.PTransform[Any, Any]):
-    """(text digest, TextRef) to (text digest, VectorRef), each different text encoded once.
+    """{texts: (text digest, TextRef), carried: (text digest, VectorRef)} to (text digest, VectorRef).
 
-    `groups` spreads the texts of one length over that many workers' memories.
+    Each different text is encoded once, unless a vector of it is carried. `groups` spreads the texts of one
+    length over that many workers' memories.
     """
 
     staging: Staging
     spec: EncoderSpec
     groups: int = 1
 
-    def expand(self, texts: PCollection[Any]) -> PCollection[Any]:
-        return (
-            texts
-            | "SameText" >> beam.GroupByKey()
-            | "Once" >> beam.MapTuple(first_ref).with_output_types(tuple[str, TextRef])
+    def expand(self, inputs: Any) -> Any:  # Beam only understands hints of single PCollections
+        known = (
+            {"texts": inputs["texts"], "carried": inputs["carried"]}
+            | "SameText" >> beam.CoGroupByKey()
+            | "Once" >> beam.FlatMap(once).with_outputs(CARRIED_TAG, main="new")
+        )
+        encoded = (
+            known.new
             | "ByLength"
             >> beam.Map(by_length, lengths=self.spec.lengths, special=self.spec.special_tokens,
                         groups=self.groups).with_output_types(tuple[str, tuple[str, TextRef]])
@@ -96,6 +101,24 @@ class EncodeTexts(beam.PTransform[Any, Any]):
             | "Stage"
             >> beam.ParDo(_StageVectors(self.staging)).with_output_types(tuple[str, VectorRef])
         )  # fmt: skip
+        carried = known[CARRIED_TAG] | "Carried" >> beam.Map(_same).with_output_types(
+            tuple[str, VectorRef]
+        )
+        return (encoded, carried) | "AllVectors" >> beam.Flatten()
+
+
+def once(group: tuple[str, Mapping[str, Iterable[Any]]]) -> Iterator[Any]:
+    """A text that needs a vector, at the first of its places; or its carried vector (CARRIED_TAG).
+    A carried vector that nothing needs any more is dropped."""
+    text_digest, sides = group
+    refs = list(sides["texts"])
+    carried = min(sides["carried"], key=lambda ref: (ref.block, ref.row), default=None)
+    if not refs:
+        return
+    if carried is not None:
+        yield TaggedOutput(CARRIED_TAG, (text_digest, carried))
+    else:
+        yield first_ref(text_digest, refs)
 
 
 def first_ref(text_digest: str, refs: Iterable[TextRef]) -> tuple[str, TextRef]:
@@ -146,3 +169,7 @@ class _StageVectors(beam.DoFn):
 
 def _text(staging: Staging, ref: TextRef) -> str:
     return str(staging.read("keys", ref.part).column("text")[ref.row].as_py())
+
+
+def _same(element: Any) -> Any:
+    return element

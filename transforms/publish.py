@@ -7,7 +7,6 @@ finds the manifest and only swaps the pointer.
 """
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,13 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from stillroom.analyzers import analyzer_spec
-from stillroom.encoders import Encoder, load_for
+from stillroom.encoders import load_for
 from stillroom.errors import StillroomError
 from stillroom.schemas.arrow import DOCUMENTS, ENTRIES, LINKS, keys_schema, links_to_table
 from stillroom.schemas.ids import canonical_json
 from stillroom.schemas.lexical import INDEX_FORMAT
 from stillroom.schemas.manifest import (
     TABLES,
+    Fit,
     Manifest,
     TableVersion,
     build_id,
@@ -35,12 +35,15 @@ from stillroom.schemas.plan import SearchPlan
 from stillroom.schemas.recipe import Recipe
 from stillroom.schemas.rejects import Accounting, Reject
 from stillroom.schemas.specs import EncoderSpec
-from stillroom.store import CURRENT, Build, current_build, manifest_path, read_manifest
-from stillroom.transforms.calibrate import fit_dense_weight
+from stillroom.store import Build, current_build, manifest_path, read_manifest
+from stillroom.transforms import faults
+from stillroom.transforms.calibrate import MAX_DRIFT, drift_between, fit_dense_weight, sample_of
+from stillroom.transforms.carry import Fate
 from stillroom.transforms.links import near_duplicate_links
 from stillroom.transforms.near_duplicates import PERMUTATIONS
+from stillroom.transforms.parts import PARTS, Fragment, Part, parts_to_jsonl, write_fragment
 from stillroom.transforms.serving import Derived, write_derived
-from stillroom.transforms.write import Fragment, WrittenPart, write_fragment
+from stillroom.versions import point_current, write_whole
 
 COMMIT_TRIES = 5
 INDEXED = {"documents": "id", "entries": "id"}
@@ -76,62 +79,101 @@ class Outcome:
     plan: SearchPlan
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """All that the pipeline hands over. `fates` counts documents by `Fate` as "kind" or "kind uri"."""
+
+    written: Sequence[Part]
+    carried: Sequence[Part]
+    rejects: Sequence[Reject]
+    fates: Mapping[Fate, int]
+    duplicates: int
+    inputs: str
+
+
 def publish(
-    plan: BuildPlan, parts: Sequence[WrittenPart], rejects: Sequence[Reject], duplicates: int,
-    inputs: str,
-    progress: Callable[[str], None] = lambda step: None,
-) -> Outcome:  # fmt: skip
-    """Make these fragments the live build. Raises NotPublished where nothing may be published."""
+    plan: BuildPlan, made: Made, progress: Callable[[str], None] = lambda step: None
+) -> Outcome:
+    """Make these parts the live build. Raises NotPublished where nothing may be published."""
     root = Path(plan.kb)
-    parts = sorted(parts, key=lambda part: part.part)
-    accounting = account(parts, rejects, duplicates)
-    check_budget(accounting, plan.recipe.max_error_rate)
-    build = build_id(plan.parent, inputs, plan.recipe.fingerprint, plan.code_version, plan.refit)
-    repairs = dict(sorted(Counter(name for part in parts for name in part.repaired).items()))
+    parts = sorted((*made.written, *made.carried), key=lambda part: part.name)
+    accounting = account(made)
     counts = {
-        "documents": sum(p.documents for p in parts),
-        "keys": sum(p.keys for p in parts),
-        "truncated": sum(p.truncated for p in parts),
+        "documents": sum(part.documents for part in parts),
+        "keys": sum(part.rows["keys"] for part in parts),
+        "truncated": sum(part.truncated for part in parts),
+        "removed": sum(n for fate, n in made.fates.items() if fate.kind == "removed"),
     }
+    check_budget(accounting, counts["documents"], plan.recipe.max_error_rate)
+    build = build_id(
+        plan.parent, made.inputs, plan.recipe.fingerprint, plan.code_version, plan.refit
+    )
+    repairs: Counter[str] = Counter()
+    for part in parts:
+        repairs.update(part.repairs)
     if not manifest_path(root, build).exists():
         progress("tables")
         datasets, versions = _commit_tables(plan, build, [f for p in parts for f in p.fragments])
         progress("lexical index and serving files")
-        fields = tuple(k for k, weight in plan.search.field_weights.items() if weight > 0)
+        fields = lexical_fields(plan.search)
         try:
             derived = write_derived(root, datasets, fields, plan.encoder.dims)
         except ValueError as error:
             raise NotPublished(f"the build is not consistent: {error}") from error
-        manifest = _manifest(plan, build, inputs, derived, versions, accounting, counts)
+        manifest = _manifest(plan, build, made.inputs, derived, versions, accounting, counts)
+        faults.point("after-derived")
         progress("fusion weight")
-        fitted = _fitted(root, manifest, load_for(plan.encoder, exact=True))
+        manifest = _fitted(root, manifest, plan)
         progress("manifest")
-        _write_build(root, replace(manifest, plan=fitted), rejects, repairs)
+        _write_build(root, manifest, parts, made.rejects, repairs)
+    faults.point("before-current")
     _swap_current(root, plan.parent, build)
     manifest = read_manifest(root, build)
-    return Outcome(build, True, accounting, manifest.counts, repairs, manifest.plan)
+    return Outcome(
+        build, True, accounting, manifest.counts, dict(sorted(repairs.items())), manifest.plan
+    )
 
 
-def account(parts: Sequence[WrittenPart], rejects: Sequence[Reject], duplicates: int) -> Accounting:
-    """The accounting of a build from scratch."""
+def tag_of(build: str) -> str:
+    """The Lance tag that pins a build's version of a table."""
+    return f"build-{build}"
+
+
+def lexical_fields(plan: SearchPlan) -> tuple[str, ...]:
+    """Fields of the lexical index: those that the plan gives a weight."""
+    return tuple(sorted(name for name, weight in plan.field_weights.items() if weight > 0))
+
+
+def account(made: Made) -> Accounting:
+    """Where each input went. An input whose documents are kept from the parent is stale, not
+    rejected; what a new recipe made of stale documents is stale, not published."""
+    kinds: Counter[str] = Counter()
+    for fate, count in made.fates.items():
+        kinds[fate.kind] += count
+    kept = {fate.uri for fate in made.fates if fate.kind == "stale"}
+    rejects = [reject for reject in made.rejects if reject.uri not in kept]
+    documents = sum(part.documents for part in (*made.written, *made.carried))
     reasons = Counter(reject.reason.value for reject in rejects)
     return Accounting(
-        published=sum(part.documents for part in parts),
-        duplicate=duplicates,
+        published=documents - kinds["unchanged"] - kinds["stale"],
+        unchanged=kinds["unchanged"],
+        duplicate=made.duplicates,
         rejected=len(rejects),
+        stale=kinds["stale"],
         reasons=dict(sorted(reasons.items())),
     )
 
 
-def check_budget(accounting: Accounting, max_error_rate: float) -> None:
+def check_budget(accounting: Accounting, documents: int, max_error_rate: float) -> None:
     """Raises NotPublished over the error budget, or with nothing to publish."""
     if accounting.error_rate > max_error_rate:
         reasons = ", ".join(f"{count} {name}" for name, count in accounting.reasons.items())
+        stale = f", {accounting.stale} could not be read again" if accounting.stale else ""
         raise NotPublished(
-            f"{accounting.rejected} of {accounting.read} inputs were rejected ({reasons}): "
+            f"{accounting.rejected} of {accounting.read} inputs were rejected ({reasons}){stale}: "
             f"{accounting.error_rate:.1%} is over the error budget of {max_error_rate:.1%}"
         )
-    if not accounting.published:
+    if not documents:
         raise NotPublished(f"none of {accounting.read} inputs can be published")
 
 
@@ -150,14 +192,17 @@ def _commit_tables(
         some = [fragment for fragment in fragments if fragment.table == name]
         if name == "links":  # last: near-duplicates are found among all entries
             some.append(_near_duplicates(plan, datasets["entries"]))
+        faults.point(f"before-commit-{name}")
         dataset = _commit(plan, build, name, schemas[name], some)
+        faults.point(f"after-commit-{name}")
         if name in INDEXED and dataset.count_rows():
             dataset.create_scalar_index(INDEXED[name], "BTREE")
-        tag = f"build-{build}"
+        tag = tag_of(build)
         if tag in dataset.tags.list():
             dataset.tags.update(tag, dataset.version)
         else:
             dataset.tags.create(tag, dataset.version)
+        faults.point(f"after-tag-{name}")
         datasets[name], versions[name] = dataset, dataset.version
     return datasets, versions
 
@@ -236,24 +281,43 @@ def _manifest(
         lexical=derived.lexical,
         serve=derived.serve,
         accounting=accounting,
+        fit=Fit(build),
         counts={**counts, **derived.counts, "links": rows["links"]},
         lexical_format=INDEX_FORMAT,
     )
 
 
-def _fitted(root: Path, manifest: Manifest, encoder: Encoder) -> SearchPlan:
-    return fit_dense_weight(Build(root, manifest), encoder.encode_queries, encoder.encode_documents)
+def _fitted(root: Path, manifest: Manifest, plan: BuildPlan) -> Manifest:
+    """With the STICKY parts: the parent's, unless it has none that fit, or they drifted too far."""
+    build = Build(root, manifest)
+    sample = sample_of(build)
+    parent = read_manifest(root, plan.parent) if plan.parent else None
+    if parent is not None and not plan.refit and parent.encoder == plan.encoder:
+        drift = drift_between(parent.fit.sample, sample)
+        fields = parent.plan.field_weights == plan.search.field_weights
+        if fields and parent.plan.dense_kinds == plan.search.dense_kinds and drift <= MAX_DRIFT:
+            carried = replace(
+                plan.search,
+                dense_weight=parent.plan.dense_weight,
+                calibration=parent.plan.calibration,
+            )
+            return replace(manifest, plan=carried, fit=replace(parent.fit, drift=drift))
+    encoder = load_for(plan.encoder, exact=True)
+    fitted = fit_dense_weight(build, encoder.encode_queries, encoder.encode_documents)
+    return replace(manifest, plan=fitted, fit=Fit(manifest.build, sample))
 
 
 def _write_build(
-    root: Path, manifest: Manifest, rejects: Sequence[Reject], repairs: Mapping[str, int]
-) -> None:
-    """Rejects and receipt first, the manifest last: its presence says that the build is whole."""
+    root: Path, manifest: Manifest, parts: Sequence[Part], rejects: Sequence[Reject],
+    repairs: Mapping[str, int],
+) -> None:  # fmt: skip
+    """Parts, rejects and receipt first, the manifest last: its presence says that the build is whole."""
     folder = manifest_path(root, manifest.build).parent
     folder.mkdir(parents=True, exist_ok=True)
     ordered = sorted(rejects, key=lambda reject: (reject.uri, reject.stage, reject.detail))
     lines = [canonical_json(asdict(reject)) + "\n" for reject in ordered]
-    _write_whole(folder / "rejects.jsonl", "".join(lines))
+    write_whole(folder / "rejects.jsonl", "".join(lines))
+    write_whole(folder / PARTS, parts_to_jsonl(parts))
     receipt = {
         "build": manifest.build,
         "content": manifest.content,
@@ -261,8 +325,9 @@ def _write_build(
         "counts": dict(manifest.counts),
         "repairs": dict(repairs),
     }
-    _write_whole(folder / "receipt.json", json.dumps(receipt, indent=1, sort_keys=True) + "\n")
-    _write_whole(folder / "manifest.json", manifest_to_json(manifest))
+    write_whole(folder / "receipt.json", json.dumps(receipt, indent=1, sort_keys=True) + "\n")
+    faults.point("before-manifest")
+    write_whole(folder / "manifest.json", manifest_to_json(manifest))
 
 
 def _swap_current(root: Path, expected: str, build: str) -> None:
@@ -275,19 +340,4 @@ def _swap_current(root: Path, expected: str, build: str) -> None:
             f"{root} moved to build {live} while this one ran (it began from {expected or 'none'}); "
             "run the build again"
         )
-    _write_whole(root / CURRENT, build + "\n")
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Durable and atomic: readers see the old file or the new one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(aside, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    point_current(root, build)

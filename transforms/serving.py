@@ -56,7 +56,7 @@ def write_derived(
     shutil.rmtree(aside, ignore_errors=True)
     serve, lexical = aside / "serve", aside / "lexical"
     serve.mkdir(parents=True)
-    entries = _Sorted(tables["entries"])
+    entries = Sorted(tables["entries"])
     contents = {
         "documents": _documents(tables["documents"]),
         "entries": _entries(serve, lexical, entries, fields),
@@ -69,12 +69,12 @@ def write_derived(
     target = root / "lexical" / written.digest
     _move(lexical, target)
     shutil.rmtree(aside, ignore_errors=True)
-    files = DerivedFiles(written.digest, written.content, _checksums(target))
+    files = DerivedFiles(written.digest, written.content, checksums(target))
     vectors = np.load(root / "serve" / made.digest / store.VECTORS, mmap_mode="r")
     return Derived(made, files, contents, {"entries": len(entries.ids), "vectors": len(vectors)})
 
 
-class _Sorted:
+class Sorted:
     """A Lance dataset's rows in the order of their ids."""
 
     def __init__(self, dataset: Any) -> None:
@@ -105,12 +105,12 @@ class _Sorted:
 
 def _documents(dataset: Any) -> str:
     state = ContentDigest()
-    for _, table in _Sorted(dataset).batches(["id", "digest", "metadata_digest"]):
+    for _, table in Sorted(dataset).batches(["id", "digest", "metadata_digest"]):
         state.update(table)
     return state.hexdigest()
 
 
-def _entries(serve: Path, lexical: Path, entries: _Sorted, fields: tuple[str, ...]) -> str:
+def _entries(serve: Path, lexical: Path, entries: Sorted, fields: tuple[str, ...]) -> str:
     total = len(entries.ids)
     state = ContentDigest()
     times = np.full((2, total), store.NO_TIME, np.int64)
@@ -143,9 +143,9 @@ def _entries(serve: Path, lexical: Path, entries: _Sorted, fields: tuple[str, ..
     return state.hexdigest()
 
 
-def _keys(serve: Path, dataset: Any, entries: _Sorted, dims: int) -> str:
+def _keys(serve: Path, dataset: Any, entries: Sorted, dims: int) -> str:
     """Write vectors and their keys, ordered by entry row and key id; digest of all keys."""
-    keys = _Sorted(dataset)
+    keys = Sorted(dataset)
     state = ContentDigest()
     for _, table in keys.batches(["id", "entry_id", "kind", "text_digest", "starts_at", "ends_at"]):
         state.update(table)
@@ -175,7 +175,7 @@ def _keys(serve: Path, dataset: Any, entries: _Sorted, dims: int) -> str:
     return state.hexdigest()
 
 
-def _links(serve: Path, dataset: Any, entries: _Sorted) -> str:
+def _links(serve: Path, dataset: Any, entries: Sorted) -> str:
     """Write links as rows, and the near-duplicate group of each entry (its smallest row)."""
     table = dataset.to_table()
     source = entries.rows(table.column("source_id").to_pylist())
@@ -232,12 +232,12 @@ def _close(*arrays: np.ndarray) -> None:
 
 
 def _described(folder: Path) -> DerivedFiles:
-    files = _checksums(folder)
+    files = checksums(folder)
     name = digest("files", *(f"{name} {size} {sum_}" for name, (size, sum_) in files.items()))
     return DerivedFiles(name, name, files)
 
 
-def _checksums(folder: Path) -> dict[str, tuple[int, str]]:
+def checksums(folder: Path) -> dict[str, tuple[int, str]]:
     """Size and BLAKE2b of each file, by name, sorted."""
     made: dict[str, tuple[int, str]] = {}
     for path in sorted(folder.iterdir()):

@@ -3,7 +3,6 @@
 What is shuffled afterwards are references: which key of which part needs the vector of which text.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -54,18 +53,6 @@ class Shaper(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ShapedPart:
-    """What one part of documents became: counts of its documents, entries, keys and cut keys."""
-
-    part: str
-    documents: int
-    entries: int
-    keys: int
-    truncated: int
-    repaired: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class TextRef:
     """A key that needs a vector: its part, its row there, and its tokens (special ones apart)."""
 
@@ -74,12 +61,12 @@ class TextRef:
     tokens: int
 
 
-register_nouns(ShapedPart, TextRef)
+register_nouns(TextRef)
 
 
 @dataclass
 class ShapeDocuments(beam.PTransform[Any, Any]):
-    """References of documents to {parts: ShapedPart, texts: (text digest, TextRef), rejects}."""
+    """References of documents to {parts: names of staged parts, texts: (text digest, TextRef), rejects}."""
 
     staging: Staging
     shaper: Shaper
@@ -95,7 +82,7 @@ class ShapeDocuments(beam.PTransform[Any, Any]):
             )
         )
         types = {
-            "parts": ShapedPart,
+            "parts": str,
             TEXTS: tuple[str, TextRef],
             REJECTS: Reject,
         }
@@ -121,7 +108,6 @@ class _Shape(beam.DoFn):
         shaped: list[Shaped] = []
         links: list[Link] = []
         kept: list[int] = []
-        repairs: Counter[str] = Counter()
         for start in range(0, len(rows), 256):
             some = rows[start : start + 256]
             for row, plain in zip(some, table.take(some).to_pylist(), strict=True):
@@ -135,18 +121,18 @@ class _Shape(beam.DoFn):
                     )
                     continue
                 kept.append(row)
-                repairs.update(document.repairs)
                 shaped.extend(made)
                 links.extend(next_links(made))
                 self._counter.add(1)
-        yield from self._stage(part, table.take(kept), shaped, links, repairs)
+        yield from self._stage(part, table.take(kept), shaped, links)
 
     def _stage(
         self, part: str, documents: pa.Table, shaped: list[Shaped], links: list[Link],
-        repairs: Counter[str],
     ) -> Iterator[Any]:  # fmt: skip
         keys = [key for made in shaped for key in made.entry.keys]
-        rows = ((m.entry, m.document, m.terms, signature(m.entry.value)) for m in shaped)
+        rows = (
+            (m.entry, m.document, m.terms, signature(m.entry.value), m.truncated) for m in shaped
+        )
         self._staging.write("kept", part, documents)
         self._staging.write("entries", part, entries_to_table(rows))
         self._staging.write("keys", part, keys_to_table(keys))
@@ -155,14 +141,10 @@ class _Shape(beam.DoFn):
         counts = self._shaper.tokens.count_many([key.text for _, key in dense])
         for (row, key), tokens in zip(dense, counts, strict=True):
             yield TaggedOutput(TEXTS, (key.text_digest, TextRef(part, row, tokens)))
-        truncated = sum(made.truncated for made in shaped)
         self._entries.inc(len(shaped))
-        self._cut.inc(truncated)
+        self._cut.inc(sum(made.truncated for made in shaped))
         self._counter.flush()
-        yield ShapedPart(
-            part, documents.num_rows, len(shaped), len(keys), truncated,
-            tuple(sorted(repairs.elements())),
-        )  # fmt: skip
+        yield part
 
 
 def next_links(shaped: list[Shaped]) -> Iterator[Link]:
