@@ -100,9 +100,9 @@ class Build:
             )
         self.serve = root / "serve" / self.manifest.serve.digest
         self.lexical = root / "lexical" / self.manifest.lexical.digest
+        self._held = _hold(manifest_path(root, manifest.build))
         _check_sizes(self.serve, self.manifest.serve)
         _check_sizes(self.lexical, self.manifest.lexical)
-        self._held = _hold(manifest_path(root, manifest.build))
 
     @classmethod
     def open_current(cls, path: str | os.PathLike[str]) -> "Build":
@@ -114,7 +114,16 @@ class Build:
         if not build:
             why = "has no published build" if root.is_dir() else "is not a folder"
             raise NotAKnowledgeBase(f"{root} {why}: `stillroom build corpus SOURCE --kb {root}`")
-        return cls(root, read_manifest(root, build))
+        while True:
+            try:
+                return cls(root, read_manifest(root, build))
+            except Damaged:
+                # Between reading CURRENT and holding its build, another may have gone live and gc
+                # swept this one: then the new one is what was asked for.
+                live = current_build(root)
+                if live == build:
+                    raise
+                build = live
 
     @cached_property
     def entries(self) -> pa.Table:

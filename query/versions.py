@@ -4,6 +4,7 @@ roll back with nothing but the base install.
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,17 +42,29 @@ def build_lock(root: Path) -> Iterator[None]:
 
 def write_whole(path: Path, text: str) -> None:
     """Durable and atomic: readers see the old file or the new one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     with aside.open("w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(aside, path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    _sync_folder(path.parent)
+
+
+def write_once(path: Path, text: str) -> None:
+    """As `write_whole`, but a file that is there already stays as it is."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    with aside.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
     try:
-        os.fsync(folder)
+        os.link(aside, path)
+    except FileExistsError:
+        pass
     finally:
-        os.close(folder)
+        aside.unlink()
+    _sync_folder(path.parent)
 
 
 def point_current(root: Path, build: str) -> None:
@@ -95,6 +108,14 @@ def is_held(root: Path, build: str) -> bool:
         except OSError:
             return True
     return False
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _root(path: str) -> Path:

@@ -115,7 +115,7 @@ def test_a_document_that_comes_back_has_its_digests(document):
 @given(ENTRY, DOCUMENT, st.none() | st.binary(max_size=8))
 def test_entries_come_back_with_their_keys(entry, document, signature):
     terms = {"text": ("a", "b"), "path": (), "exact": ("c",)}
-    table = entries_to_table([(entry, document, terms, signature)])
+    table = entries_to_table([(entry, document, terms, signature, 2)])
     assert table.schema == ENTRIES
     (row,) = table.to_pylist()
     keys = [key_from_row(made) for made in keys_to_table(entry.keys).to_pylist()]
@@ -143,7 +143,7 @@ def test_marks_beside_an_entry_are_those_inside_its_value():
     over = [Mark(MarkKind.HEADING, 0, 3), Mark(MarkKind.TABLE, 7, 9), Mark(MarkKind.QUOTE, 0, 10)]
     document = Document("d", "s", "k", "u", "text", "", "0123456789", (inside, whole, *over))
     entry = Entry("e", "section", "", "234567", Span("d", 2, 8))
-    (row,) = entries_to_table([(entry, document, {}, None)]).to_pylist()
+    (row,) = entries_to_table([(entry, document, {}, None, 0)]).to_pylist()
     assert [mark_from_row(made) for made in row["marks"]] == [inside, whole]
 
 
@@ -151,7 +151,7 @@ def test_the_basis_of_a_derived_document_lies_beside_its_entries():
     basis = (Span("x", 1, 2), Span("y", 0, 7))
     document = Document("d", "s", "k", "u", "t", "", "ab", derivation=Derivation("m", "f", basis))
     entry = Entry("e", "section", "", "ab", Span("d", 0, 2))
-    (row,) = entries_to_table([(entry, document, {}, None)]).to_pylist()
+    (row,) = entries_to_table([(entry, document, {}, None, 0)]).to_pylist()
     assert tuple(Span(**made) for made in row["basis"]) == basis
 
 

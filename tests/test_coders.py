@@ -17,13 +17,15 @@ from stillroom.schemas.plan import SearchPlan
 from stillroom.schemas.recipe import Source
 from stillroom.schemas.rejects import Accounting, Reject, RejectReason
 from stillroom.transforms import coders
+from stillroom.transforms.carry import Fate, OldDocument
 from stillroom.transforms.coders import NounCoder, noun_from_bytes, noun_to_bytes
 from stillroom.transforms.encode import TextBlock, VectorRef
 from stillroom.transforms.files import InputFile
 from stillroom.transforms.load import DocumentRef, Shard
+from stillroom.transforms.parts import Fragment, Part
 from stillroom.transforms.publish import Outcome
-from stillroom.transforms.shape import ShapedPart, TextRef
-from stillroom.transforms.write import Fragment, KeyVector, WrittenPart
+from stillroom.transforms.shape import TextRef
+from stillroom.transforms.write import KeyVector
 
 AT = datetime(2024, 5, 31, 10, 0, 0, 1, tzinfo=UTC)
 SPAN = Span("d", 0, 4)
@@ -36,13 +38,14 @@ NOUNS = [
     Shard(Source("s", "/a"), ()),
     DocumentRef("i", "d", "m", "p", 1, "u"),
     Reject("u\ud800", "read", RejectReason.CONFLICTING_ID, "why", "d"),
-    ShapedPart("p", 1, 2, 3, 4, ("encoding", "nul")),
     REF,
     TextBlock("n", ("d1", "d2"), (REF, REF)),
     VectorRef("", 0),
     KeyVector(2, VectorRef("b", 1)),
     FRAGMENT,
-    WrittenPart("p", 1, 2, 3, 0, (), (FRAGMENT, FRAGMENT)),
+    Part("p", {"documents": 1}, 2, {"nul": 3}, (FRAGMENT, FRAGMENT)),
+    OldDocument("d", "m", "s", "u", "p"),
+    Fate("stale", "u"),
 ]
 OTHERS = [
     Link("a", "b", LinkKind.NEAR_DUPLICATE, 0.875),

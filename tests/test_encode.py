@@ -16,6 +16,7 @@ from stillroom.transforms.encode import (
     EncodeTexts,
     SentenceEncoderHandler,
     TextBlock,
+    VectorRef,
     by_length,
     first_ref,
     make_blocks,
@@ -87,11 +88,17 @@ def test_each_different_text_is_encoded_once(tmp_path, minilm):
         (key.text_digest, TextRef("p", row, minilm.tokens.count(key.text)))
         for row, key in enumerate(keys)
     ]
+    known = keys[0].text_digest  # a vector of it is carried; "gone" is a text nobody has any more
+    carried = [(known, VectorRef("carried/p", 4)), ("gone", VectorRef("carried/p", 5))]
     found = tmp_path / "found"
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        inputs = {
+            "texts": pipeline | beam.Create(refs).with_output_types(tuple[str, TextRef]),
+            "carried": pipeline
+            | "Carried" >> beam.Create(carried).with_output_types(tuple[str, VectorRef]),
+        }
         _ = (
-            pipeline
-            | beam.Create(refs).with_output_types(tuple[str, TextRef])
+            inputs
             | EncodeTexts(staging, minilm.spec, 2)
             | beam.Map(_line)
             | beam.combiners.ToList()
@@ -99,6 +106,8 @@ def test_each_different_text_is_encoded_once(tmp_path, minilm):
         )
     lines = [line.split() for line in found.read_text().splitlines()]
     assert sorted(digest for digest, _, _ in lines) == sorted({key.text_digest for key in keys})
+    assert [line[1:] for line in lines if line[0] == known] == [["carried/p", "4"]]
+    lines = [line for line in lines if line[0] != known]
     by_digest = {key.text_digest: key.text for key in keys}
     for digest, block, row in lines:
         vector = staging.read("vectors", block).column("vector")[int(row)].as_py()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from stillroom.schemas.manifest import (
     MANIFEST_FORMAT,
     DerivedFiles,
+    Fit,
     Manifest,
     TableVersion,
     build_id,
@@ -34,6 +35,7 @@ MANIFEST = Manifest(
     lexical=DerivedFiles("l", "lc", {"meta.json": (5, "s")}),
     serve=DerivedFiles("s", "sc", {"bits.npy": (6, "t"), "keys.arrow": (0, "u")}),
     accounting=Accounting(3, 0, 1, 1, 0, {"empty": 1}),
+    fit=Fit("a" * 32, ("e1", "e2"), 0.25),
     counts={"entries": 10},
     lexical_format="tantivy-0.27/1",
 )

@@ -84,7 +84,7 @@ def write(root, name, documents=DOCUMENTS, entries=ENTRIES, links=LINKED, seed=0
     flat = pa.array(vectors_of(keys).reshape(-1))
     column = pa.FixedSizeListArray.from_arrays(flat, DIMS, mask=missing)
     rows = [
-        (e, by_id[e.span.document_id], {"text": ("whale", str(e.prior))}, None)
+        (e, by_id[e.span.document_id], {"text": ("whale", str(e.prior))}, None, 0)
         for e in shuffled(entries)
     ]
     tables = {

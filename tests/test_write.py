@@ -22,7 +22,8 @@ from stillroom.schemas.documents import Document, Span
 from stillroom.schemas.entries import Entry, Key, KeyKind, Link, LinkKind
 from stillroom.transforms.encode import VectorRef
 from stillroom.transforms.load import REJECTS
-from stillroom.transforms.shape import ShapedPart, TextRef
+from stillroom.transforms.parts import write_fragment
+from stillroom.transforms.shape import TextRef
 from stillroom.transforms.staging import Staging
 from stillroom.transforms.write import (
     KeyVector,
@@ -30,7 +31,6 @@ from stillroom.transforms.write import (
     check_spans,
     documents_without_vectors,
     locate,
-    write_fragment,
 )
 
 DIMS = 3
@@ -57,7 +57,8 @@ def test_of_several_vectors_of_one_text_the_same_is_taken(vectors):
 
 
 def document(name: str) -> Document:
-    return Document(name, "s", name, f"/in/{name}", "text", name, f"text of {name}")
+    text = f"text of {name}"
+    return Document(name, "s", name, f"/in/{name}", "text", name, text, repairs=("nul",))
 
 
 def entry(name: str, of: str, *keys: Key) -> Entry:
@@ -83,7 +84,7 @@ LINKS = [Link("e1", "e2", LinkKind.NEXT)]
 def entries_table() -> pa.Table:
     by_id = {d.id: d for d in DOCUMENTS}
     signatures = {"e1": b"s1", "e2": b"s2", "e3": b"s3", "e4": None}
-    rows = [(e, by_id[e.span.document_id], {}, signatures[e.id]) for e in ENTRIES]
+    rows = [(e, by_id[e.span.document_id], {}, signatures[e.id], 1) for e in ENTRIES]
     return entries_to_table(rows)
 
 
@@ -156,7 +157,7 @@ def test_a_part_is_written_without_the_documents_that_failed(tmp_path):
     out.mkdir()
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         inputs = {
-            "parts": pipeline | "P" >> beam.Create([ShapedPart("p", 3, 4, 6, 1, ("nul",))]),
+            "parts": pipeline | "P" >> beam.Create(["p"]),
             "texts": pipeline | "T" >> beam.Create(refs).with_output_types(tuple[str, TextRef]),
             "vectors": pipeline
             | "V" >> beam.Create(vectors).with_output_types(tuple[str, VectorRef]),
@@ -172,8 +173,8 @@ def test_a_part_is_written_without_the_documents_that_failed(tmp_path):
     (reject,) = json.loads((out / REJECTS).read_text())
     assert (reject["document_id"], reject["reason"], reject["uri"]) == ("d1", "encoder", "/in/d1")
     (written,) = json.loads((out / "written").read_text())
-    assert (written["documents"], written["entries"], written["keys"]) == (2, 2, 3)
-    assert written["repaired"] == ["nul"]
+    assert written["rows"] == {"documents": 2, "entries": 2, "keys": 3, "links": 0}
+    assert (written["repairs"], written["truncated"]) == ({"nul": 2}, 2)
     tables = {
         f["table"]: read_fragments(Path(kb) / f"{f['table']}.lance", [_Fragment(f)], schema)
         for f in written["fragments"]

@@ -17,6 +17,7 @@ from apache_beam.pvalue import TaggedOutput
 from stillroom.encoders import BATCH_ROWS, Encoder, load_for
 from stillroom.schemas.ids import digest
 from stillroom.schemas.specs import EncoderSpec
+from stillroom.transforms import faults
 from stillroom.transforms.coders import register_nouns
 from stillroom.transforms.shape import TextRef
 from stillroom.transforms.staging import StageCounter, Staging
@@ -65,6 +66,7 @@ class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, Encoder])
     ) -> Iterator[PredictionResult]:
         for block in batch:
             texts = [_text(self._staging, ref) for ref in block.refs]
+            faults.point("encode")
             yield PredictionResult(block, model.encode_documents(texts))
 
     def get_metrics_namespace(self) -> str:
@@ -159,6 +161,7 @@ class _StageVectors(beam.DoFn):
         vectors: np.ndarray = result.inference  # type: ignore[assignment]
         flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
         column = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+        faults.point("vectors")
         self._staging.write("vectors", block.name, pa.table({"vector": column}))
         finite = np.isfinite(vectors).all(axis=1)
         self._counter.add(len(finite))

@@ -17,6 +17,7 @@ from stillroom.schemas.documents import Document
 from stillroom.schemas.ids import digest
 from stillroom.schemas.recipe import Source
 from stillroom.schemas.rejects import Reject, RejectReason
+from stillroom.transforms import faults
 from stillroom.transforms.coders import register_nouns
 from stillroom.transforms.files import InputFile
 from stillroom.transforms.read import read_file
@@ -146,6 +147,7 @@ class _Stage(beam.DoFn):
 
     def _flush(self, shard: Shard, number: int, held: list[Document]) -> Iterator[DocumentRef]:
         part = f"{shard.name}-{number:05d}"
+        faults.point("read")
         self._staging.write("documents", part, documents_to_table(held))
         self._read.inc(len(held))
         self._counter.add(len(held))

@@ -18,7 +18,7 @@ from stillroom.schemas.manifest import TABLES, DerivedFiles, Manifest
 from stillroom.store import Build, current_build, read_manifest
 from stillroom.transforms.parts import ParentBuild
 from stillroom.transforms.publish import INDEXED, lexical_fields, tag_of
-from stillroom.transforms.serving import Sorted, checksums, write_derived
+from stillroom.transforms.serving import DERIVED_PREFIX, Sorted, checksums, write_derived
 from stillroom.transforms.write import check_spans
 from stillroom.versions import build_lock, is_held, list_builds
 
@@ -92,7 +92,8 @@ def collect_garbage(root: Path, keep: int) -> list[str]:
             for folder in (root / name).glob("*"):
                 if folder.name not in digests:
                     shutil.rmtree(folder)
-        shutil.rmtree(root / ".derived", ignore_errors=True)
+        for folder in root.glob(f"{DERIVED_PREFIX}*"):
+            shutil.rmtree(folder)
     return removed
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from stillroom.schemas.ids import digest
 from stillroom.schemas.manifest import TABLES, Manifest
 from stillroom.store import manifest_path, read_manifest
+from stillroom.transforms import faults
 from stillroom.transforms.coders import noun_from_bytes, noun_to_bytes, register_nouns
 
 PARTS = "parts.jsonl"
@@ -59,6 +60,7 @@ def write_fragment(kb: str, name: str, table: pa.Table) -> Fragment:
 
     if table.num_rows == 0:
         return Fragment(name, 0, ())
+    faults.point(f"fragment-{name}")
     made = write_fragments(
         table, str(Path(kb) / f"{name}.lance"), schema=table.schema, mode="overwrite"
     )

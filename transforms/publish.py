@@ -43,7 +43,7 @@ from stillroom.transforms.links import near_duplicate_links
 from stillroom.transforms.near_duplicates import PERMUTATIONS
 from stillroom.transforms.parts import PARTS, Fragment, Part, parts_to_jsonl, write_fragment
 from stillroom.transforms.serving import Derived, write_derived
-from stillroom.versions import point_current, write_whole
+from stillroom.versions import point_current, write_once, write_whole
 
 COMMIT_TRIES = 5
 INDEXED = {"documents": "id", "entries": "id"}
@@ -126,8 +126,10 @@ def publish(
         manifest = _fitted(root, manifest, plan)
         progress("manifest")
         _write_build(root, manifest, parts, made.rejects, repairs)
+    _pin_tables(root, read_manifest(root, build))
     faults.point("before-current")
     _swap_current(root, plan.parent, build)
+    faults.point("after-current")
     manifest = read_manifest(root, build)
     return Outcome(
         build, True, accounting, manifest.counts, dict(sorted(repairs.items())), manifest.plan
@@ -197,14 +199,30 @@ def _commit_tables(
         faults.point(f"after-commit-{name}")
         if name in INDEXED and dataset.count_rows():
             dataset.create_scalar_index(INDEXED[name], "BTREE")
-        tag = tag_of(build)
-        if tag in dataset.tags.list():
-            dataset.tags.update(tag, dataset.version)
-        else:
-            dataset.tags.create(tag, dataset.version)
+        _tag(dataset, build, dataset.version)
         faults.point(f"after-tag-{name}")
         datasets[name], versions[name] = dataset, dataset.version
     return datasets, versions
+
+
+def _pin_tables(root: Path, manifest: Manifest) -> None:
+    """Tags as the manifest has them: of two publishes at once, one has written it, and both have
+    tagged a version of their own."""
+    for name, table in manifest.tables.items():
+        _tag(lance.dataset(str(root / f"{name}.lance")), manifest.build, table.version)
+
+
+def _tag(dataset: Any, build: str, version: int) -> None:
+    tag = tag_of(build)
+    known = dataset.tags.list()
+    if tag not in known:
+        try:
+            dataset.tags.create(tag, version)
+            return
+        except (OSError, ValueError):  # another publish was first
+            known = dataset.tags.list()
+    if known[tag]["version"] != version:
+        dataset.tags.update(tag, version)
 
 
 def _near_duplicates(plan: BuildPlan, entries: Any) -> Fragment:
@@ -327,7 +345,7 @@ def _write_build(
     }
     write_whole(folder / "receipt.json", json.dumps(receipt, indent=1, sort_keys=True) + "\n")
     faults.point("before-manifest")
-    write_whole(folder / "manifest.json", manifest_to_json(manifest))
+    write_once(folder / "manifest.json", manifest_to_json(manifest))
 
 
 def _swap_current(root: Path, expected: str, build: str) -> None:

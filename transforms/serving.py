@@ -4,8 +4,10 @@ Rows are sorted by entry id, whatever order the tables have. Tables are read in 
 go straight into mapped files, so memory grows with ids and links, not with texts or vectors.
 """
 
+import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -27,9 +29,11 @@ from stillroom.schemas.arrow import (
 from stillroom.schemas.entries import LinkKind
 from stillroom.schemas.ids import DIGEST_BYTES, digest
 from stillroom.schemas.manifest import DerivedFiles
+from stillroom.transforms import faults
 from stillroom.transforms.content import ContentDigest
 from stillroom.transforms.lexical_index import LexicalWriter, facet_terms
 
+DERIVED_PREFIX = ".derived-"
 BATCH = 8192  # rows of one read
 
 
@@ -52,8 +56,7 @@ def write_derived(
     Raises ValueError where a link or key names no entry, or a dense key has no vector. (Values are
     compared with their spans where they are written.)
     """
-    aside = root / ".derived"
-    shutil.rmtree(aside, ignore_errors=True)
+    aside = Path(tempfile.mkdtemp(prefix=DERIVED_PREFIX, dir=root))
     serve, lexical = aside / "serve", aside / "lexical"
     serve.mkdir(parents=True)
     entries = Sorted(tables["entries"])
@@ -66,6 +69,7 @@ def write_derived(
     made = _described(serve)
     written = DerivedFiles(digest("lexical", contents["entries"], *fields), contents["entries"], {})
     _move(serve, root / "serve" / made.digest)
+    faults.point("between-derived")
     target = root / "lexical" / written.digest
     _move(lexical, target)
     shutil.rmtree(aside, ignore_errors=True)
@@ -252,7 +256,9 @@ def checksums(folder: Path) -> dict[str, tuple[int, str]]:
 def _move(aside: Path, target: Path) -> None:
     """Into place under its content's name; equal content that is there already stays."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.exists():
-        shutil.rmtree(aside)
-        return
-    os.replace(aside, target)
+    if not target.exists():
+        try:
+            os.replace(aside, target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another publish was first
+                raise

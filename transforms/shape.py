@@ -23,6 +23,7 @@ from stillroom.schemas.documents import Document
 from stillroom.schemas.entries import Entry, LexicalTerms, Link, LinkKind
 from stillroom.schemas.rejects import Reject, RejectReason
 from stillroom.tokens import TokenCounter
+from stillroom.transforms import faults
 from stillroom.transforms.coders import register_nouns
 from stillroom.transforms.load import REJECTS, DocumentRef
 from stillroom.transforms.near_duplicates import signature
@@ -133,6 +134,7 @@ class _Shape(beam.DoFn):
         rows = (
             (m.entry, m.document, m.terms, signature(m.entry.value), m.truncated) for m in shaped
         )
+        faults.point("shape")
         self._staging.write("kept", part, documents)
         self._staging.write("entries", part, entries_to_table(rows))
         self._staging.write("keys", part, keys_to_table(keys))

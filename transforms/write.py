@@ -15,6 +15,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from stillroom.schemas.arrow import keys_schema
 from stillroom.schemas.rejects import Reject, RejectReason
+from stillroom.transforms import faults
 from stillroom.transforms.coders import register_nouns
 from stillroom.transforms.encode import VectorRef
 from stillroom.transforms.load import REJECTS
@@ -97,6 +98,7 @@ class _Write(beam.DoFn):
                     REJECTS, Reject(row["uri"], "encode", RejectReason.ENCODER, detail, row["id"])
                 )
             tables = without_documents(tables, failed)
+        faults.point("write")
         part = write_part(self._kb, tables)
         self._counter.add(part.documents)
         self._counter.flush()

@@ -1,0 +1,118 @@
+"""Builds as readers and operators see them: listed, rolled back, held while others move on."""
+
+import threading
+import time
+
+import pytest
+
+import stillroom
+from stillroom.errors import BadInput, Damaged, VersionSkew
+from stillroom.store import current_build, manifest_path, read_manifest
+from stillroom.transforms.maintenance import collect_garbage
+from stillroom.versions import Locked, build_lock, find_build, is_held, list_builds, rollback
+from tests.test_incremental import build, pages, write
+
+
+@pytest.fixture
+def history(tmp_path):
+    """A base of three builds: one, two and three pages."""
+    kb = tmp_path / "kb"
+    made = [build(write(tmp_path / "in", pages("abc"[: n + 1])), kb).build for n in range(3)]
+    return kb, made
+
+
+def test_builds_are_listed_in_the_order_they_were_published(history):
+    kb, made = history
+    assert [m.build for m in list_builds(kb)] == made
+    assert [m.parent for m in list_builds(kb)] == ["", *made[:2]]
+
+
+def test_a_build_is_named_by_the_beginning_of_its_id(history):
+    kb, made = history
+    assert find_build(kb, made[1][:12]) == made[1]
+    for wrong in ("", "zz", "*", "../" + made[0]):
+        with pytest.raises(BadInput, match="builds of"):
+            find_build(kb, wrong)
+
+
+def test_rollback_needs_a_build_that_can_be_served(history):
+    kb, made = history
+    serve = kb / "serve" / read_manifest(kb, made[0]).serve.digest
+    vectors = serve / "vectors.npy"
+    vectors.write_bytes(vectors.read_bytes()[:-4])
+    with pytest.raises(Damaged, match="vectors.npy"):
+        rollback(str(kb), made[0])
+    assert current_build(kb) == made[2]
+    assert rollback(str(kb), made[1]) == made[1]
+    assert len(stillroom.open(kb)) == read_manifest(kb, made[1]).counts["entries"]
+
+
+def test_writers_exclude_each_other(history):
+    kb, made = history
+    with build_lock(kb):
+        for change in (lambda: rollback(str(kb), made[0]), lambda: collect_garbage(kb, 1)):
+            with pytest.raises(Locked, match="is running"):
+                change()
+    assert current_build(kb) == made[2]
+
+
+def test_an_open_build_is_held_until_its_reader_goes(history):
+    kb, made = history
+    assert not is_held(kb, made[2])
+    reader = stillroom.open(kb)
+    assert is_held(kb, made[2])
+    del reader
+    assert not is_held(kb, made[2])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ('"format": 1', '"format": 2', VersionSkew),
+        ('"lexical_format": "tantivy', '"lexical_format": "tantive', VersionSkew),
+        ('"probe": "', '"probe": "0', VersionSkew),
+        ('"build"', '"bulid"', Damaged),
+    ],
+)
+def test_what_this_version_cannot_read_is_refused_by_name(history, old, new, kind):
+    kb, made = history
+    path = manifest_path(kb, made[2])
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(kind):
+        stillroom.open(kb)
+
+
+def test_readers_see_one_build_each_while_builds_come_and_go(history, tmp_path):
+    kb, made = history
+    counts = {m.build: m.counts["entries"] for m in list_builds(kb)}
+    errors: list[str] = []
+    answers = [0]
+    stop = threading.Event()
+
+    def read() -> None:
+        base = stillroom.open(kb)
+        while not stop.is_set():
+            try:
+                hits = base.search("checks each year", 100, mode="lexical", collapse=False)
+                builds = {hit.build_id for hit in hits}
+                if builds != {base.build_id} and len(builds) != 1:
+                    errors.append(f"one answer from {builds}")
+                answers[0] += 1
+                base.refresh()
+                time.sleep(0.02)
+            except Exception as error:  # noqa: BLE001 - whatever it is, a reader must not see it
+                errors.append(repr(error))
+
+    readers = [threading.Thread(target=read) for _ in range(60)]
+    for reader in readers:
+        reader.start()
+    for n in range(4, 8):
+        build(write(tmp_path / "in", pages("abcdefgh"[:n])), kb)
+        rollback(str(kb), made[1]) if n == 5 else None
+        collect_garbage(kb, keep=2)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert errors == []
+    assert answers[0] > 200
+    assert counts
