@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from stillroom import engine
-from stillroom.engine import Query
+from stillroom import legs as legs_module
 from stillroom.errors import BadInput
 from stillroom.filters import make_filter
 from stillroom.knowledge_base import _encode_query
+from stillroom.legs import Query
 
 QUESTIONS = [
     "How do I stop user input from changing a database statement?",
@@ -41,7 +41,7 @@ def test_a_query_is_a_text(text):
 
 def gathered(build, text, mode="hybrid", where=None):
     allowed = make_filter(build, where, None, None)
-    return engine.gather(
+    return legs_module.gather(
         build, build.manifest.plan, Query(text, mode=mode), allowed, _encode_query, {}
     )
 
@@ -61,7 +61,7 @@ def test_a_candidate_of_the_lexical_leg_alone_has_its_true_cosine(build):
 
     plan = replace(build.manifest.plan, depth=1, rescore=1)
     text = "stars and planets in the night sky, three times a week"
-    legs = engine.gather(build, plan, Query(text), None, _encode_query, {})
+    legs = legs_module.gather(build, plan, Query(text), None, _encode_query, {})
     only = legs.dense_rank == 0
     assert only.any()
     vector = _encode_query(build, text)
@@ -86,7 +86,7 @@ def test_ranks_are_those_of_each_leg_s_list(build, text):
 def test_both_legs_see_the_same_entries(build, where):
     mask = make_filter(build, where, None, None).rows
     text = "the key of a database statement, bread and a class"
-    for mode in engine.MODES:
+    for mode in legs_module.MODES:
         legs = gathered(build, text, mode, where)
         assert len(legs.candidates)
         assert mask[legs.candidates].all()
@@ -102,7 +102,7 @@ def test_a_filter_never_changes_an_order(kb, text, mode):
     assert [(h.id, h.score) for h in some] == kept
 
 
-@pytest.mark.parametrize("mode", engine.MODES)
+@pytest.mark.parametrize("mode", legs_module.MODES)
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_contributions_sum_to_the_score(kb, text, mode):
     hits = kb.search(text, k=100, mode=mode)
@@ -137,7 +137,7 @@ def test_reasons_say_where_and_by_what(kb, text):
 
 
 def test_scores_fall_and_ids_are_different(kb):
-    for text, mode in itertools.product(QUESTIONS, engine.MODES):
+    for text, mode in itertools.product(QUESTIONS, legs_module.MODES):
         hits = kb.search(text, k=100, mode=mode)
         scores = [hit.score for hit in hits]
         assert scores == sorted(scores, reverse=True)

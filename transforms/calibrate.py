@@ -10,6 +10,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,8 +52,8 @@ def fit_dense_weight(build: Build, encode_queries: Encode, encode_documents: Enc
     queries = list(pseudo_queries(build))
     if not queries or not len(build.vectors):
         return replace(plan, dense_weight=PRIOR_WEIGHT if len(build.vectors) else 0.0)
-    vectors = encode_queries([q.text for q in queries])
-    rest = encode_documents([f"{q.title}\n{q.value}".strip() for q in queries])
+    vectors = _halved(encode_queries, [q.text for q in queries])
+    rest = _halved(encode_documents, [f"{q.title}\n{q.value}".strip() for q in queries])
     lengths = _mean_lengths(build)
     ranks = np.array(
         [
@@ -71,6 +72,14 @@ def fit_dense_weight(build: Build, encode_queries: Encode, encode_documents: Enc
         "spread": round(confidence, 4),
     }
     return replace(plan, dense_weight=weight, calibration=figures)
+
+
+def _halved(encode: Encode, texts: list[str]) -> np.ndarray:
+    """Encode in two threads: only this step of a build runs, so another core is free. A vector does
+    not depend on its batch."""
+    middle = len(texts) // 2
+    with ThreadPoolExecutor(2) as pool:
+        return np.concatenate(list(pool.map(encode, (texts[:middle], texts[middle:]))))
 
 
 def sample_of(build: Build) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from stillroom.transforms.files import InputFile
 from stillroom.transforms.read import read_file
 from stillroom.transforms.staging import StageCounter, Staging
 
-PART_DOCUMENTS = 4096
+PART_DOCUMENTS = 1024  # what one worker shapes in one go: several a worker even for small corpora
 PART_CHARS = 8_000_000  # so that one part of long documents stays small in memory
 SHARD_BYTES = 16_000_000
 SHARD_FILES = 512
