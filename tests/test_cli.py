@@ -214,7 +214,7 @@ def test_a_dry_run_builds_nothing(run, small_kb, tmp_path):
     data = json.loads(out)
     assert data["files"] == len(list(small_kb.folder.iterdir()))
     assert data["encoder"].startswith("minilm")
-    assert data["same_recipe_as_live_build"] is False
+    assert data["documents"] == "all are new"
     assert not target.exists()
     code, out, _ = run("build", "corpus", small_kb.folder, "--kb", target, "--dry-run")
     assert code == 0

@@ -83,8 +83,7 @@ def test_what_this_version_cannot_read_is_refused_by_name(history, old, new, kin
 
 
 def test_readers_see_one_build_each_while_builds_come_and_go(history, tmp_path):
-    kb, made = history
-    counts = {m.build: m.counts["entries"] for m in list_builds(kb)}
+    kb, _ = history
     errors: list[str] = []
     answers = [0]
     stop = threading.Event()
@@ -95,7 +94,7 @@ def test_readers_see_one_build_each_while_builds_come_and_go(history, tmp_path):
             try:
                 hits = base.search("checks each year", 100, mode="lexical", collapse=False)
                 builds = {hit.build_id for hit in hits}
-                if builds != {base.build_id} and len(builds) != 1:
+                if builds != {base.build_id}:
                     errors.append(f"one answer from {builds}")
                 answers[0] += 1
                 base.refresh()
@@ -108,11 +107,11 @@ def test_readers_see_one_build_each_while_builds_come_and_go(history, tmp_path):
         reader.start()
     for n in range(4, 8):
         build(write(tmp_path / "in", pages("abcdefgh"[:n])), kb)
-        rollback(str(kb), made[1]) if n == 5 else None
+        if n == 5:
+            rollback(str(kb), list_builds(kb)[-2].build)
         collect_garbage(kb, keep=2)
     stop.set()
     for reader in readers:
         reader.join()
     assert errors == []
     assert answers[0] > 200
-    assert counts

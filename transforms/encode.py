@@ -6,6 +6,7 @@ work. A vector does not depend on its block (see `stillroom.encoders`): grouping
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import apache_beam as beam
@@ -47,7 +48,7 @@ class VectorRef:
 register_nouns(TextBlock, VectorRef)
 
 
-class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, Encoder]):
+class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, "Loading"]):
     """RunInference over blocks of staged texts; results carry float32 [texts, dims].
 
     The process has one model however many bundles it runs. A worker that cannot give the launcher's
@@ -58,19 +59,31 @@ class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, Encoder])
         super().__init__(min_batch_size=1, max_batch_size=1)  # a block is a batch already
         self._spec, self._staging = spec, staging
 
-    def load_model(self) -> Encoder:
-        return load_for(self._spec, exact=True)
+    def load_model(self) -> "Loading":
+        return Loading(self._spec)
 
     def run_inference(
-        self, batch: Sequence[TextBlock], model: Encoder, inference_args: Any = None
+        self, batch: Sequence[TextBlock], model: "Loading", inference_args: Any = None
     ) -> Iterator[PredictionResult]:
         for block in batch:
             texts = [_text(self._staging, ref) for ref in block.refs]
             faults.point("encode")
-            yield PredictionResult(block, model.encode_documents(texts))
+            yield PredictionResult(block, model.encoder.encode_documents(texts))
 
     def get_metrics_namespace(self) -> str:
         return "EncodeTexts"
+
+
+class Loading:
+    """The process's encoder, loaded for the first block. RunInference asks for a model even where no
+    text needs a vector, and an unchanged nightly build should not start torch."""
+
+    def __init__(self, spec: EncoderSpec) -> None:
+        self._spec = spec
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        return load_for(self._spec, exact=True)
 
 
 @dataclass

@@ -45,7 +45,7 @@ from stillroom.transforms.parts import PARTS, Fragment, Part, parts_to_jsonl, wr
 from stillroom.transforms.serving import Derived, write_derived
 from stillroom.versions import point_current, write_once, write_whole
 
-COMMIT_TRIES = 5
+COMMIT_TRIES = 10
 INDEXED = {"documents": "id", "entries": "id"}
 
 
@@ -197,8 +197,6 @@ def _commit_tables(
         faults.point(f"before-commit-{name}")
         dataset = _commit(plan, build, name, schemas[name], some)
         faults.point(f"after-commit-{name}")
-        if name in INDEXED and dataset.count_rows():
-            dataset.create_scalar_index(INDEXED[name], "BTREE")
         _tag(dataset, build, dataset.version)
         faults.point(f"after-tag-{name}")
         datasets[name], versions[name] = dataset, dataset.version
@@ -242,28 +240,32 @@ def _near_duplicates(plan: BuildPlan, entries: Any) -> Fragment:
 def _commit(
     plan: BuildPlan, build: str, name: str, schema: pa.Schema, fragments: Sequence[Fragment]
 ) -> Any:
-    """One commit that replaces the table's rows; asserted, and tried again where another came
-    between. The rows do not depend on the version below, so a repeated commit doubles nothing."""
+    """One commit that replaces the table's rows, then its index; tried again as a whole where another
+    writer came between. The rows do not depend on the version below, so a repeated commit doubles
+    nothing."""
     uri = str(Path(plan.kb) / f"{name}.lance")
     files = [lance.fragment.FragmentMetadata.from_json(made) for f in fragments for made in f.files]
     rows = sum(fragment.rows for fragment in fragments)
     operation = lance.LanceOperation.Overwrite(schema, files)
     properties = {"build": build, "attempt": plan.attempt}
+    indexed = name in INDEXED and rows > 0
     for _ in range(COMMIT_TRIES):
         below = _latest_version(uri)
+        transaction = lance.Transaction(
+            read_version=below, operation=operation, transaction_properties=properties
+        )
         try:
-            if below:
-                transaction = lance.Transaction(
-                    read_version=below, operation=operation, transaction_properties=properties
-                )
-                dataset = lance.LanceDataset.commit(uri, transaction, max_retries=0)
-            else:
-                dataset = lance.LanceDataset.commit(uri, operation)
-        except OSError as error:
-            if "conflict" not in str(error).lower():
+            dataset = lance.LanceDataset.commit(
+                uri, transaction if below else operation, max_retries=0
+            )
+            if indexed:
+                dataset.create_scalar_index(INDEXED[name], "BTREE")
+        except (OSError, ValueError) as error:  # a CommitConflictError is one of these
+            text = str(error).lower()
+            if all(word not in text for word in ("conflict", "already exists", "incompatible")):
                 raise
             continue
-        if dataset.version == below + 1 and dataset.count_rows() == rows:
+        if dataset.version == below + 1 + indexed and dataset.count_rows() == rows:
             return dataset
     raise NotPublished(f"{uri}: {COMMIT_TRIES} commits were overtaken by another writer's")
 
