@@ -45,15 +45,18 @@ class Seed:
     """A base of version 0, and what undisturbed builds of versions 1 and 2 over it give."""
 
     def __init__(self, root: Path, seed: int) -> None:
-        self.folders = [write(root / f"in{v}" / "in", pages(seed, v)) for v in range(3)]
-        self.base = root / "base"
-        self.first = build(self.folders[0], self.base).build
+        self.seed, self.folder, self.base = seed, root / "in", root / "base"
+        self.first = build(self.input(0), self.base).build
         self.wanted: dict[int, tuple[str, dict[str, str]]] = {}
         for version in (1, 2):
             kb = root / f"undisturbed{version}"
             shutil.copytree(self.base, kb)
-            build(self.folders[version], kb)
+            build(self.input(version), kb)
             self.wanted[version] = (current_build(kb), contents(kb))
+
+    def input(self, version: int) -> Path:
+        """The one folder, with the pages of a version."""
+        return write(self.folder, pages(self.seed, version))
 
 
 @pytest.fixture(scope="module")
@@ -96,15 +99,15 @@ def test_a_killed_build_leaves_the_old_one_served_and_a_rerun_ends_the_same(
     made = seeds[seed]
     kb = tmp_path / "kb"
     shutil.copytree(made.base, kb)
-    assert run_child(fork_server, made.folders[1], kb, point) == -signal.SIGKILL
+    assert run_child(fork_server, made.input(1), kb, point) == -signal.SIGKILL
     served = current_build(kb)
     assert served == (made.wanted[1][0] if point == "after-current" else made.first)
     assert stillroom.open(kb).search("checks each year", 3)
     version = 2 if point in OTHER_INPUT and seed == 3 else 1
     if point == "after-current":
-        assert not build(made.folders[1], kb).changed
+        assert not build(made.input(1), kb).changed
     else:
-        build(made.folders[version], kb)
+        build(made.input(version), kb)
     assert (current_build(kb), contents(kb)) == made.wanted[version]
     assert verify_build(kb) == []
 
@@ -114,12 +117,12 @@ def test_what_a_crash_leaves_is_swept_by_gc(seeds, fork_server, tmp_path):
     kb = tmp_path / "kb"
     shutil.copytree(made.base, kb)
     for point in ("fragment-keys", "after-commit-links", "after-derived", "before-manifest"):
-        run_child(fork_server, made.folders[1], kb, point)
-    build(made.folders[1], kb)
+        run_child(fork_server, made.input(1), kb, point)
+    build(made.input(1), kb)
     collect_garbage(kb, keep=1)
     undisturbed = tmp_path / "again"
     shutil.copytree(made.base, undisturbed)
-    build(made.folders[1], undisturbed)
+    build(made.input(1), undisturbed)
     collect_garbage(undisturbed, keep=1)
 
     def sizes(root: Path) -> int:
@@ -133,10 +136,10 @@ def test_a_full_disk_is_an_error_and_the_old_build_stays(seeds, fork_server, tmp
     made = seeds[2]
     kb = tmp_path / "kb"
     shutil.copytree(made.base, kb)
-    assert run_child(fork_server, made.folders[1], kb, file_limit=8_000) == 1
+    assert run_child(fork_server, made.input(1), kb, file_limit=8_000) == 1
     assert current_build(kb) == made.first
     assert "File too large" in (kb / "last-failure.txt").read_text()
-    build(made.folders[1], kb)
+    build(made.input(1), kb)
     assert (current_build(kb), contents(kb)) == made.wanted[1]
 
 
@@ -147,9 +150,9 @@ def test_a_stage_that_raises_fails_the_build_in_one_line(seeds, tmp_path, monkey
     shutil.copytree(made.base, kb)
     monkeypatch.setenv(faults.VARIABLE, fault)
     with pytest.raises(StillroomError, match="injected at") as caught:
-        build(made.folders[1], kb)
+        build(made.input(1), kb)
     assert str(caught.value).count("\n") == 1
     monkeypatch.delenv(faults.VARIABLE)
     assert current_build(kb) == made.first
-    build(made.folders[1], kb)
+    build(made.input(1), kb)
     assert (current_build(kb), contents(kb)) == made.wanted[1]

@@ -12,6 +12,8 @@ import lance
 from stillroom.encoders import load_encoder
 from tests.benchmarks.common import build, read_jsonl
 
+PLAIN = "plain sentence-transformers + LanceDB"
+
 
 def main(data: Path) -> None:
     source = data / "retrieval" / "scifact" / "corpus"
@@ -25,14 +27,14 @@ def main(data: Path) -> None:
         keys = lance.dataset(str(kb / "keys.lance")).to_table(columns=["text", "dense"])
         texts = [r["text"] for r in keys.to_pylist() if r["dense"]]
         seconds[f"bare loop x{workers}"] = bare_loop(sorted(set(texts)), workers)
-    seconds["plain sentence-transformers + LanceDB"], plain_texts = plain(source, texts, scratch)
+    seconds[PLAIN], plain_texts = plain(source, texts, scratch)
     seconds["the same over stillroom's texts"] = plain_texts
     for name, spent in seconds.items():
         print(f"{name:40} {spent:7.1f} s {documents / spent:7.1f} documents/s")
     for workers in (1, 2):
         ratio = seconds[f"bare loop x{workers}"] / seconds[f"stillroom x{workers}"]
         print(f"stillroom / bare loop, {workers} worker(s): {ratio:.3f}")
-    for name in ("plain sentence-transformers + LanceDB", "the same over stillroom's texts"):
+    for name in (PLAIN, "the same over stillroom's texts"):
         print(f"stillroom x2 / {name}: {seconds[name] / seconds['stillroom x2']:.2f}")
     shutil.rmtree(scratch)
 

@@ -27,7 +27,7 @@ def main(data: Path) -> None:
         for label, changes in (("", {}), (" compressed .75", COMPRESSED)):
             with tempfile.TemporaryDirectory() as scratch:
                 kb_path = Path(scratch) / "kb"
-                outcome, _ = build(folder / "corpus", kb_path, **changes)
+                outcome, _ = build(folder / "corpus", kb_path, workers=2, **changes)
                 kb = stillroom.open(kb_path)
                 for split in splits:
                     for mode in ("lexical", "dense", "hybrid"):
