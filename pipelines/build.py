@@ -128,7 +128,6 @@ def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
     changes = tuple(local_changes(live, plan)) if live else ()
     rules = Rules(
         same=live is not None and not changes,
-        sources=tuple(source.name for source in recipe.sources),
         incomplete=tuple(s.name for s, files in listed.items() if not is_complete(files)),
     )
     return Planned(plan, shards, shaper, rules, changes, live)

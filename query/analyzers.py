@@ -1,9 +1,10 @@
 """Text to terms: the one analyzer that indexing, querying and highlighting share.
 
 Words: lower-cased, accents folded, English stop words dropped, English (Snowball) stems. Scripts
-written without spaces (Chinese, Japanese, Korean, Thai, ...) become overlapping bigrams, full-width
-forms folded first. Identifiers (dotted names, paths, CVE and CWE ids, hashes, camelCase, maths symbols)
-become terms of their own field, whole, so that they survive beside their words.
+written without spaces (Chinese, Japanese, Korean, Thai, ...) become overlapping bigrams,
+full-width forms folded first. Identifiers (dotted names, paths, CVE and CWE ids, hashes,
+camelCase, maths symbols) become terms of their own field, whole, so that they survive beside their
+words.
 
 Terms carry offsets in Unicode code points, never bytes. tantivy only receives terms that were made
 here (see `stillroom.schemas.lexical`); its stemmer and stop list are used through `TextAnalyzer`.

@@ -1,8 +1,9 @@
 """Sentence encoders: texts to unit vectors, the same bits whatever the batch, order or process.
 
 A transformer's row can differ in its last bits with the shape of the batch around it, so every
-document text is run in one of a few fixed shapes: its own length rounded up, and a fixed number of rows, unused
-rows being dummies. torch and sentence-transformers are imported when a model is loaded, never before.
+document text is run in one of a few fixed shapes: its own length rounded up, and a fixed number of
+rows, unused rows being dummies. torch and sentence-transformers are imported when a model is
+loaded, never before.
 """
 
 import importlib

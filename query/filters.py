@@ -1,7 +1,7 @@
 """Filters: `where`, `since` and `until` as one mask for the dense leg and one query for the lexical.
 
-A condition is evaluated on a facet's distinct values, so both legs see exactly the same entries, and no user text
-is ever put into a query string.
+A condition is evaluated on a facet's distinct values, so both legs see exactly the same entries,
+and no user text is ever put into a query string.
 """
 
 import json

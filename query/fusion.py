@@ -1,9 +1,9 @@
 """Fusing legs by score: a weighted sum of normalised scores, the weights from the plan.
 
-Lexical scores are divided by the best one, cosines are stretched from the lowest of the leg's list to the
-best. An entry that only the lexical leg proposed still gets its true cosine; one that BM25 did not
-reach scores 0 there, so a hit of both legs at better ranks is never outranked for a missing side.
-(Equal-weight reciprocal rank fusion is a little worse at every depth on SciFact: `make bench`.)
+Lexical scores are divided by the best one, cosines are stretched from the lowest of the leg's list
+to the best. An entry that only the lexical leg proposed still gets its true cosine; one that BM25
+did not reach scores 0 there, so a hit of both legs at better ranks is never outranked for a
+missing side.
 """
 
 from dataclasses import dataclass

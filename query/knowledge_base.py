@@ -82,9 +82,9 @@ class KnowledgeBase:
         """The k best entries for `text`.
 
         `where` maps facet names to a value, a list of alternatives, or {"gte": ..., "lt": ...};
-        `since`/`until` keep entries whose time overlaps that range. `mode` is hybrid, dense or lexical. `encoder` None takes what
-        the base offers, "full" asks for the model that made its vectors. Raises BadInput,
-        MissingExtra, VersionSkew.
+        `since`/`until` keep entries whose time overlaps that range. `mode` is hybrid, dense or
+        lexical. `encoder` None takes what the base offers, "full" asks for the model that made its
+        vectors. Raises BadInput, MissingExtra, VersionSkew.
         """
         builds = self._builds
         query = Query(text, k, where, since, until, mode, collapse)

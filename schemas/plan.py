@@ -14,9 +14,8 @@ class SearchPlan:
 
     `field_weights` multiply BM25 by lexical field. `dense_kinds` are the key kinds that have vectors.
     `dense_weight` is the dense leg's share (0 to 1) of the fused score; `calibration` says what it
-    was fitted on. `depth` is how many entries each leg contributes. `exact_scan_limit` is the number
-    of vectors up to which the sign-bit scan is used; `rescore` how many of its best get exact
-    products. `prior_weight` scales `Entry.prior`. `collapse` folds near-duplicates into one hit.
+    was fitted on. `depth` is how many entries each leg contributes, `rescore` how many vectors of
+    the sign-bit scan get exact products. `prior_weight` scales `Entry.prior`. `collapse` folds near-duplicates into one hit.
     """
 
     legs: tuple[str, ...] = ("lexical", "dense")
@@ -27,7 +26,6 @@ class SearchPlan:
     dense_weight: float = 0.5
     depth: int = 1000
     rescore: int = 400
-    exact_scan_limit: int = 2_000_000
     prior_weight: float = 0.0
     collapse: bool = True
     calibration: Mapping[str, float] = field(default_factory=dict)

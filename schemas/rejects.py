@@ -20,7 +20,6 @@ class RejectReason(StrEnum):
     CONFLICTING_ID = "conflicting_id"  # two different documents of one id
     NO_ENTRY = "no_entry"  # a document that gave nothing to search
     ENCODER = "encoder"  # the encoder gave no usable vector
-    TIMEOUT = "timeout"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from stillroom.transforms.load import DocumentRef
 
 NEW = DocumentRef("id", "d1", "m1", "part", 0, "/in/a.zip!b.jsonl#7")
 OLD = OldDocument("d1", "m1", "docs", "/in/a.zip!b.jsonl#7", "part")
-SAME = Rules(same=True, sources=("docs",))
-OTHER = Rules(same=False, sources=("docs",))
+SAME = Rules(same=True)
+OTHER = Rules(same=False)
 NOTHING: frozenset[str] = frozenset()
 
 
@@ -40,7 +40,7 @@ def test_a_document_that_was_read(old, rules, fate):
     ],
 )
 def test_a_document_that_is_absent(failed, incomplete, expected):
-    rules = Rules(True, ("docs", "elsewhere"), incomplete)
+    rules = Rules(True, incomplete)
     assert decide(None, OLD, rules, frozenset(failed)) == expected
 
 

@@ -96,8 +96,9 @@ def drift_between(fitted: Collection[str], now: Collection[str]) -> float:
 def shrunk_weight(ranks: np.ndarray) -> tuple[float, float]:
     """The weight and its spread from reciprocal ranks [queries, len(GRID)].
 
-    Each weight of GRID is as likely as its ranks are good (mean log-likelihood of a pseudo-query found at rank r
-    taken as -log r), times a prior around PRIOR_WEIGHT worth PRIOR_STRENGTH queries; the mean is returned.
+    Each weight of GRID is as likely as its ranks are good (mean log-likelihood of a pseudo-query
+    found at rank r taken as -log r), times a prior around PRIOR_WEIGHT worth PRIOR_STRENGTH
+    queries; the mean is returned.
     """
     grid = np.array(GRID)
     evidence = np.log(np.maximum(ranks, 1e-3)).sum(axis=0)

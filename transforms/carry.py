@@ -1,7 +1,8 @@
 """Incremental builds: which documents are shaped again, and what is carried over from the parent.
 
-The parent's documents are joined with what was read by id; no worker holds either side whole. A part in which
-nothing changed is carried as the files it is; one that lost documents is written again without them.
+The parent's documents are joined with what was read by id; no worker holds either side whole. A
+part in which nothing changed is carried as the files it is; one that lost documents is written
+again without them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,10 +49,9 @@ class Fate:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What decides between keeping and dropping. `same` says that documents would be shaped as they
-    were; `sources` are this build's, `incomplete` those of them whose listing failed in part."""
+    were; `incomplete` are the sources whose listing failed in part."""
 
     same: bool
-    sources: tuple[str, ...]
     incomplete: tuple[str, ...] = ()
 
 

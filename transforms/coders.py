@@ -1,6 +1,7 @@
 """Beam coders for the nouns: an element keeps its type across processes, and equal ones equal bytes.
 
-Beam's own `register_row` turns a dataclass into a generated tuple on the other side of a process boundary.
+Beam's own `register_row` turns a dataclass into a generated tuple on the other side of a process
+boundary.
 """
 
 import json

@@ -12,7 +12,8 @@ still returns the original. Two compressors stand behind one interface here:
 
 Both keep whole words of the source, in their order, and always keep numbers, negations, names,
 identifiers, code, addresses and mathematical signs: what token-level compression is known to spoil
-(LLMLingua#144, #149). Scripts without spaces are kept whole. rate is the share of words kept, at least.
+(LLMLingua#144, #149). Scripts without spaces are kept whole. rate is the share of words kept, at
+least.
 """
 
 import hashlib

@@ -90,8 +90,8 @@ class Loading:
 class EncodeTexts(beam.PTransform[Any, Any]):
     """{texts: (text digest, TextRef), carried: (text digest, VectorRef)} to (text digest, VectorRef).
 
-    Each different text is encoded once, unless a vector of it is carried. `groups` spreads the texts of one
-    length over that many workers' memories.
+    Each different text is encoded once, unless a vector of it is carried. `groups` spreads the
+    texts of one length over that many workers' memories.
     """
 
     staging: Staging

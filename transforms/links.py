@@ -1,11 +1,12 @@
 """Near-duplicate links over all entries of a build (GLOBAL): MinHash bands, sorted instead of shuffled.
 
-Each band is one column of hashes; rows that agree in it stand together once it is sorted. That takes eight
-bytes an entry and band in memory, in one worker: about 130 bytes an entry in all beside the signatures,
-which stay on disk. Shuffled, the same bands would be sixteen elements an entry.
+Each band is one column of hashes; rows that agree in it stand together once it is sorted. That
+takes eight bytes an entry and band in memory, in one worker: about 130 bytes an entry in all
+beside the signatures, which stay on disk. Shuffled, the same bands would be sixteen elements an
+entry.
 
-Equal values are linked first, in a star around the smallest id, and only that one is banded: a thousand
-copies are one member of each band.
+Equal values are linked first, in a star around the smallest id, and only that one is banded: a
+thousand copies are one member of each band.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,13 +15,10 @@ import numpy as np
 
 from stillroom.schemas.entries import Link, LinkKind
 from stillroom.transforms.near_duplicates import (
-    PERMUTATIONS,
     band_shape,
     link_group,
     unique_links,
 )
-
-SIGNATURE_BYTES = PERMUTATIONS * 4
 
 
 def near_duplicate_links(
@@ -28,8 +26,9 @@ def near_duplicate_links(
 ) -> list[Link]:
     """Links between entries whose values are equal or estimated alike by at least `threshold`.
 
-    `ids` are sorted; `digests` are of the values; `signatures` are uint32 [entries, PERMUTATIONS], in the same
-    order. Only entries with a signature are given. The result is sorted, each pair once.
+    `ids` are sorted; `digests` are of the values; `signatures` are uint32 [entries, PERMUTATIONS],
+    in the same order. Only entries with a signature are given. The result is sorted, each pair
+    once.
     """
     links: list[Link] = []
     first_of: dict[str, int] = {}

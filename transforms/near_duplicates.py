@@ -16,17 +16,12 @@ import numpy as np
 from rensa import RMinHash
 
 from stillroom.schemas.entries import Link, LinkKind
-from stillroom.schemas.ids import digest
 
 PERMUTATIONS = 128
 SEED = 1
 SHINGLE = 3
 MIN_SHINGLES = 8  # with fewer, one word more or less decides everything: "yes!" is like nothing
 MAX_CENTRES = 8
-# Equal fingerprints mean comparable signatures; rensa numbers its algorithm (datasketch PR#326).
-FINGERPRINT = digest(
-    "minhash", PERMUTATIONS, SEED, SHINGLE, MIN_SHINGLES, int(RMinHash.ALGORITHM_VERSION)
-)
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
@@ -71,17 +66,6 @@ def band_shape(threshold: float, permutations: int = PERMUTATIONS) -> tuple[int,
         if 1.0 - (1.0 - threshold**rows) ** bands >= 0.99:
             return bands, rows
     return permutations, 1
-
-
-def band_hashes(sig: bytes, threshold: float) -> list[str]:
-    """One key a band: texts that share any of them are candidates for a link."""
-    if len(sig) != 4 * PERMUTATIONS:
-        raise ValueError(f"a signature has {4 * PERMUTATIONS} bytes, not {len(sig)}")
-    bands, rows = band_shape(threshold)
-    width = 4 * rows
-    return [
-        digest("band", rows, band, sig[band * width : (band + 1) * width]) for band in range(bands)
-    ]
 
 
 def link_group(members: Iterable[tuple[str, bytes]], threshold: float) -> list[Link]:

@@ -1,8 +1,9 @@
 """The staging area of one build attempt: Arrow files that stages leave for each other.
 
 Bodies go to disk at once and only references are shuffled, since runners hold shuffled elements in
-memory. A file is written aside and renamed, so a bundle that is delivered twice, or dies half-way, leaves one whole file
-or none; its name comes from its content's origin, so the second delivery replaces the first.
+memory. A file is written aside and renamed, so a bundle that is delivered twice, or dies half-way,
+leaves one whole file or none; its name comes from its content's origin, so the second delivery
+replaces the first.
 """
 
 import os

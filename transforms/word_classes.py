@@ -1,7 +1,7 @@
 """Words that compression never drops, and those that go first.
 
-Protected: numbers, negations, names, identifiers, code, addresses, mathematical signs. First to go: function words,
-in three ranks. The lists are English, the negations those of seven languages.
+Protected: numbers, negations, names, identifiers, code, addresses, mathematical signs. First to
+go: function words, in three ranks. The lists are English, the negations those of seven languages.
 """
 
 import re
