@@ -103,7 +103,7 @@ def outcome_table(outcome: Outcome, seconds: float) -> Table:
                 table.add_row(f"  {reason}", f"{count:,}")
     table.add_section()
     for name, count in data["counts"].items():
-        if name != "documents" and (count or name != "truncated"):
+        if name != "documents" and count:
             table.add_row(name, f"{count:,}")
     for name, count in data["repairs"].items():
         table.add_row(f"repaired: {name}", f"{count:,}")

@@ -96,7 +96,7 @@ def status(kb: Path, manifest: Manifest) -> None:
         "kind": manifest.recipe.kind,
         "sources": ", ".join(f"{s.name} ({s.uri})" for s in manifest.recipe.sources),
         "inputs": ", ".join(f"{name} {count:,}" for name, count in inputs.items()),
-        "counts": ", ".join(f"{name} {count:,}" for name, count in manifest.counts.items()),
+        "counts": ", ".join(f"{name} {n:,}" for name, n in manifest.counts.items() if n),
         "encoder": f"{encoder.name}, {encoder.dims} dims, {encoder.dtype}",
         "dense weight": f"{search.dense_weight} ({fitted or 'not fitted'})",
         "fitted on": f"build {manifest.fit.build}, drifted by {manifest.fit.drift:.0%} since",
