@@ -103,6 +103,6 @@ def _notes(gathered: list[Legs], query: Query, encode: Encode | None) -> tuple[s
         notes.append(f"{untimed} entries have no time, so since/until left them out")
     if encode is None and query.mode == "hybrid":
         notes.append(
-            "lexical leg only: no query encoder is installed (pip install 'stillroom[build]')"
+            "lexical leg only: no query encoder is installed (pip install 'stillroom[build,models]')"
         )
     return tuple(notes)

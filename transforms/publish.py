@@ -21,7 +21,7 @@ from stillroom.analyzers import analyzer_spec
 from stillroom.encoders import load_for
 from stillroom.errors import StillroomError
 from stillroom.schemas.arrow import DOCUMENTS, ENTRIES, LINKS, keys_schema, links_to_table
-from stillroom.schemas.ids import canonical_json
+from stillroom.schemas.ids import canonical_json, digest
 from stillroom.schemas.lexical import INDEX_FORMAT
 from stillroom.schemas.manifest import (
     TABLES,
@@ -81,7 +81,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """All that the pipeline hands over. `fates` counts documents by `Fate` as "kind" or "kind uri"."""
+    """All that the pipeline hands over. `fates` counts documents."""
 
     written: Sequence[Part]
     carried: Sequence[Part]
@@ -105,9 +105,10 @@ def publish(
         "removed": sum(n for fate, n in made.fates.items() if fate.kind == "removed"),
     }
     check_budget(accounting, counts["documents"], plan.recipe.max_error_rate)
-    build = build_id(
-        plan.parent, made.inputs, plan.recipe.fingerprint, plan.code_version, plan.refit
-    )
+    tools = digest(
+        plan.recipe.fingerprint, plan.encoder.fingerprint, analyzer_spec().fingerprint
+    )  # one recipe with another model or analyzer is another build
+    build = build_id(plan.parent, made.inputs, tools, plan.code_version, plan.refit)
     repairs: Counter[str] = Counter()
     for part in parts:
         repairs.update(part.repairs)
