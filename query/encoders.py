@@ -34,6 +34,7 @@ _PROBES = (
     "数据库 index и поиск",
 )
 _lock = threading.RLock()
+_threads = threading.local()
 _loaded: dict[tuple[str, str], "Encoder"] = {}
 
 
@@ -101,6 +102,7 @@ class Encoder:
     def _forward(self, batch: list[list[int]], length: int, rows: int) -> np.ndarray:
         import torch
 
+        _one_thread()
         pad = self._model.tokenizer.pad_token_id or 0
         ids = np.full((rows, length), pad, np.int64)
         mask = np.zeros((rows, length), np.int64)
@@ -209,7 +211,7 @@ def _load(name: str, dtype: str) -> Encoder:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    torch.set_num_threads(1)  # Beam runs a worker a core; two spinning pools are five times slower
+    _one_thread()
     _quiet_libraries()
     local = Path(folder).is_dir()
     try:
@@ -324,6 +326,17 @@ def _has_bfloat16() -> bool:
         return False  # float32 on a GPU: quick enough, and its bits do not depend on the batch less
     checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, check, lambda: False)() for check in checks)
+
+
+def _one_thread() -> None:
+    """One OpenMP thread for the calling thread: Beam runs a worker a core, and spinning pools make each
+    other several times slower. The number belongs to a thread, so loading the model in another one
+    does not settle it."""
+    if not getattr(_threads, "settled", False):
+        import torch
+
+        torch.set_num_threads(1)
+        _threads.settled = True
 
 
 def _quiet_libraries() -> None:
