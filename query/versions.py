@@ -42,22 +42,13 @@ def build_lock(root: Path) -> Iterator[None]:
 
 def write_whole(path: Path, text: str) -> None:
     """Durable and atomic: readers see the old file or the new one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    with aside.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(aside, path)
+    os.replace(_written_aside(path, text), path)
     _sync_folder(path.parent)
 
 
 def write_once(path: Path, text: str) -> None:
     """As `write_whole`, but a file that is there already stays as it is."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    with aside.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
+    aside = _written_aside(path, text)
     try:
         os.link(aside, path)
     except FileExistsError:
@@ -65,6 +56,16 @@ def write_once(path: Path, text: str) -> None:
     finally:
         aside.unlink()
     _sync_folder(path.parent)
+
+
+def _written_aside(path: Path, text: str) -> Path:
+    """A file beside `path` with this text, on disk."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    with aside.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return aside
 
 
 def point_current(root: Path, build: str) -> None:
