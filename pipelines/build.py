@@ -7,9 +7,10 @@ r"""The build pipeline: sources to one published knowledge base. Every kind shar
 wires; `run_build` runs it and reads the outcome.
 """
 
-import shutil
+import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from apache_beam.transforms.combiners import Count
 import stillroom
 from stillroom.analyzers import analyzer_spec
 from stillroom.encoders import describe, spec_for
-from stillroom.errors import BadInput
+from stillroom.errors import BadInput, NotPublished
+from stillroom.folders import Folder, open_folder
 from stillroom.pipelines.corpus import CorpusShaper, corpus_plan
 from stillroom.pipelines.options import pipeline_options
 from stillroom.pipelines.workers import failures_reported, workers_log_to
@@ -31,7 +33,7 @@ from stillroom.schemas.plan import SearchPlan
 from stillroom.schemas.recipe import Recipe
 from stillroom.schemas.rejects import Reject
 from stillroom.schemas.specs import EncoderSpec
-from stillroom.store import current_build, is_uri, read_manifest
+from stillroom.store import build_folder, current_build, read_manifest
 from stillroom.transforms.carry import FATES, SHAPE, CarryVectors, Fate, JoinParent, Rules
 from stillroom.transforms.coders import noun_from_bytes, noun_to_bytes
 from stillroom.transforms.encode import GROUP_TEXTS, EncodeTexts
@@ -48,21 +50,23 @@ from stillroom.transforms.parts import ParentBuild, Part
 from stillroom.transforms.publish import (
     BuildPlan,
     Made,
-    NotPublished,
     Outcome,
     account,
     publish,
 )
 from stillroom.transforms.shape import TEXTS, ShapeDocuments, Shaper
-from stillroom.transforms.staging import Staging
+from stillroom.transforms.stages import STEP, stage_seconds, timed
+from stillroom.transforms.staging import STAGING, Staging
 from stillroom.transforms.write import WriteParts
-from stillroom.versions import build_lock
 
 # A knowledge base's kind is its shaper and its search plan; all else is shared.
 MakeShaper = Callable[[Recipe, EncoderSpec], Shaper]
 KINDS: dict[str, tuple[MakeShaper, Callable[[Recipe], SearchPlan]]] = {
     "corpus": (CorpusShaper, corpus_plan),
 }
+OUTCOME = "outcome"  # what the publishing worker leaves for the launcher, in the staging area
+FAILURE = "last-failure.txt"
+TIMINGS = "timings.json"
 MEAN_TEXT_BYTES = 1_000
 # Fields of a recipe on which LOCAL results depend; a change of them shapes every document again.
 LOCAL_FIELDS = (
@@ -109,22 +113,20 @@ def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
         raise BadInput(f"this version builds {', '.join(KINDS)}, not {recipe.kind}")
     if recipe.llm != "none":
         raise BadInput(f"a {recipe.kind} build has no step that asks a language model")
-    if is_uri(kb):
-        raise BadInput(f"--kb {kb}: a knowledge base is built in a local folder")
     listed = {source: list_source(source) for source in recipe.sources}
     shards = tuple(
         shard for source, files in listed.items() for shard in plan_shards(source, files)
     )
-    root = Path(kb).expanduser().absolute()
-    parent = current_build(root) if root.is_dir() else ""
-    live = read_manifest(root, parent) if parent else None
+    parent = current_build(kb)
+    live = read_manifest(kb, parent) if parent else None
     encoder = spec_for(recipe.encoder, live.encoder if live else None)
     make_shaper, make_plan = KINDS[recipe.kind]
     try:
         shaper, search = make_shaper(recipe, encoder), make_plan(recipe)
     except ValueError as error:
         raise BadInput(str(error)) from error
-    plan = BuildPlan(str(root), recipe, encoder, search, stillroom.__version__, parent, refit=refit)
+    uri = open_folder(kb).uri
+    plan = BuildPlan(uri, recipe, encoder, search, stillroom.__version__, parent, refit=refit)
     changes = tuple(local_changes(live, plan)) if live else ()
     rules = Rules(
         same=live is not None and not changes,
@@ -163,29 +165,38 @@ def run_build(
     nothing was published, BadInput for options, BuildFailed where a stage raised.
     """
     options = pipeline_options(workers, beam_options)
-    root = Path(planned.build.kb)
-    root.mkdir(parents=True, exist_ok=True)
-    with build_lock(root):
-        if current_build(root) != planned.build.parent:
-            raise NotPublished(
-                f"{root} moved to another build since this one was planned: run again"
-            )
-        shutil.rmtree(root / ".staging", ignore_errors=True)  # what a killed build left
-        (root / ".staging").mkdir()
-        attempt = tempfile.mkdtemp(prefix="attempt-", dir=root / ".staging")
-        staging = Staging(attempt)
-        planned = replace(planned, build=replace(planned.build, attempt=Path(attempt).name))
+    kb = planned.build.kb
+    folder = open_folder(kb)
+    if folder.local:
+        Path(kb).mkdir(parents=True, exist_ok=True)
+    with folder.lock(), tempfile.TemporaryDirectory(prefix="stillroom-") as scratch:
+        if current_build(kb) != planned.build.parent:
+            raise NotPublished(f"{kb} moved to another build since this one was planned: run again")
+        if folder.local:  # what a killed build left; without a lock it may be another's
+            folder.remove(STAGING)
+        attempt = Path(scratch).name
+        staging = Staging(f"{kb}/{STAGING}/{attempt}", scratch)
+        planned = replace(planned, build=replace(planned.build, attempt=attempt))
         try:
             watch(staging)
             with (
-                failures_reported(root / "last-failure.txt"),
-                workers_log_to(Path(attempt) / "workers.log"),
+                failures_reported(folder, FAILURE),
+                workers_log_to(Path(scratch) / "workers.log"),
                 beam.Pipeline(options=options) as pipeline,
             ):
                 build_graph(pipeline, planned, staging)
-            return _outcome(staging)
+            outcome = _outcome(staging)
+            if outcome.changed:
+                _write_timings(folder, outcome.build, stage_seconds(pipeline.result.metrics()))
+            return outcome
         finally:
-            shutil.rmtree(root / ".staging", ignore_errors=True)
+            folder.remove(f"{STAGING}/{attempt}")
+
+
+def _write_timings(folder: Folder, build: str, seconds: Mapping[str, float]) -> None:
+    """Beside the receipt, which is the same for equal builds; the time they took is not."""
+    text = json.dumps({name: round(s, 3) for name, s in seconds.items()}, indent=1, sort_keys=True)
+    folder.write(f"{build_folder(build)}/{TIMINGS}", f"{text}\n".encode())
 
 
 def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> None:
@@ -257,9 +268,9 @@ def _publish_once(
     """Publish and leave the outcome for the launcher. A refusal is an outcome, not a crash: a runner
     would retry it and bury its words under its own."""
     made = Made(written, carried, rejects, dict(fates), duplicates, inputs)
-    step = Path(staging.root) / "step"
+    steps = _Steps(staging)
     try:
-        live = read_manifest(Path(plan.kb), plan.parent) if plan.parent and same else None
+        live = read_manifest(plan.kb, plan.parent) if plan.parent and same else None
         if live is not None and live.inputs == inputs and not plan.refit:
             unchanged = live.recipe.fingerprint == plan.recipe.fingerprint
         else:
@@ -267,17 +278,33 @@ def _publish_once(
         if live is not None and unchanged:
             outcome = Outcome(live.build, False, account(made), live.counts, {}, live.plan)
         else:
-            outcome = publish(plan, made, lambda name: _note(step, name))
+            outcome = publish(plan, made, steps.begin)
         raw = noun_to_bytes(outcome)
     except NotPublished as refusal:
         raw = b"!" + str(refusal).encode()
-    aside = Path(staging.root) / ".outcome"
-    aside.write_bytes(raw)
-    aside.replace(Path(staging.root) / "outcome")
+    finally:
+        steps.end()
+    open_folder(staging.root).write(OUTCOME, raw)
+
+
+class _Steps:
+    """The steps of publishing: each is timed as a stage, its name shown in the live view."""
+
+    def __init__(self, staging: Staging) -> None:
+        self._scratch, self._step = Path(staging.scratch), ExitStack()
+
+    def begin(self, step: str) -> None:
+        self.end()
+        self._step.enter_context(timed(f"publish: {step}"))
+        if self._scratch.is_dir():  # on the launcher's machine
+            (self._scratch / STEP).write_text(step)
+
+    def end(self) -> None:
+        self._step.close()
 
 
 def _outcome(staging: Staging) -> Outcome:
-    raw = (Path(staging.root) / "outcome").read_bytes()
+    raw = open_folder(staging.root).read(OUTCOME)
     if raw.startswith(b"!"):
         raise NotPublished(raw[1:].decode())
     outcome: Outcome = noun_from_bytes(Outcome, raw)
@@ -311,10 +338,6 @@ def _reject_input(reject: Reject) -> str:
 
 def _duplicate_input(document_id: str) -> str:
     return digest("duplicate", document_id)
-
-
-def _note(path: Path, step: str) -> None:
-    path.write_text(step)
 
 
 def _same(element: Any) -> Any:

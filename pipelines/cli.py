@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from dataclasses import asdict, replace
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,10 +17,11 @@ from rich.text import Text
 import stillroom
 from stillroom.errors import BadInput, MissingExtra, StillroomError
 from stillroom.filters import parse_where
+from stillroom.folders import open_folder
 from stillroom.pipelines import show
 from stillroom.schemas.entries import KeyKind
 from stillroom.schemas.recipe import KINDS, Recipe, Source, read_recipe
-from stillroom.store import current_build
+from stillroom.store import build_folder, current_build
 from stillroom.versions import find_build, list_builds
 from stillroom.versions import rollback as roll_back
 
@@ -42,7 +44,7 @@ class By(StrEnum):
     span = "span"
 
 
-KB = Annotated[str, typer.Argument(help="Folder of the knowledge base.")]
+KB = Annotated[str, typer.Argument(help="Folder or URI of the knowledge base.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
@@ -78,7 +80,7 @@ def build(
     what: Annotated[
         list[str], typer.Argument(help=f"RECIPE.toml, or a kind ({', '.join(KINDS)}) and sources.")
     ],
-    kb: Annotated[str, typer.Option(help="Folder of the knowledge base.")],
+    kb: Annotated[str, typer.Option(help="Folder or URI of the knowledge base.")],
     keys: Annotated[str, typer.Option(help="Key kinds, by commas: text,path,sentence,...")] = "",
     dense_keys: Annotated[str, typer.Option(help="Those of them that get vectors.")] = "",
     segment: Annotated[str, typer.Option(help="Segmenter.")] = "",
@@ -185,18 +187,16 @@ def status(kb: KB, as_json: AsJson = False) -> None:
     """What the live build is made of."""
     manifest = stillroom.open(kb).manifests[0]
     if as_json:
-        show.as_json(show.state(Path(kb), manifest))
+        show.as_json(show.state(kb, manifest))
     else:
-        show.status(Path(kb), manifest)
+        show.status(kb, manifest)
 
 
 @app.command()
 def builds(kb: KB, as_json: AsJson = False) -> None:
     """All builds that are kept, the live one marked."""
     stillroom.open(kb)
-    root = Path(kb)
-    made = list_builds(root)
-    live = current_build(root)
+    made, live = list_builds(kb), current_build(kb)
     if as_json:
         show.as_json(
             [
@@ -217,8 +217,7 @@ def diff(
 ) -> None:
     """Documents and entries added, changed and removed from one build to another."""
     maintenance = _maintenance()
-    root = Path(kb)
-    made = maintenance.diff_builds(root, find_build(root, first), find_build(root, second))
+    made = maintenance.diff_builds(kb, find_build(kb, first), find_build(kb, second))
     if as_json:
         show.as_json(asdict(made))
     else:
@@ -235,12 +234,20 @@ def rollback(
 
 @app.command()
 def gc(
-    kb: KB, keep: Annotated[int, typer.Option(help="How many of the newest builds to keep.")] = 3
+    kb: KB,
+    keep: Annotated[int, typer.Option(help="How many of the newest builds to keep.")] = 3,
+    min_age: Annotated[
+        float | None,
+        typer.Option(
+            help="Days that a build is kept after another went live: 0, on object stores 7."
+        ),
+    ] = None,
 ) -> None:
     """Remove old builds, never the live one nor one that a reader has open."""
     if keep < 1:
         raise BadInput(f"--keep is at least 1, not {keep}")
-    for build in _maintenance().collect_garbage(Path(kb), keep):
+    age = None if min_age is None else timedelta(days=min_age)
+    for build in _maintenance().collect_garbage(kb, keep, age):
         show.out.print(f"removed {build}", highlight=False)
 
 
@@ -251,10 +258,9 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check a build: checksums, counts, spans, links, and each index against the tables."""
-    root = Path(kb)
     stillroom.open(kb)
-    name = find_build(root, build) if build else current_build(root)
-    problems = _maintenance().verify_build(root, name)
+    name = find_build(kb, build) if build else current_build(kb)
+    problems = _maintenance().verify_build(kb, name)
     if as_json:
         show.as_json({"build": name, "problems": problems})
     else:
@@ -342,7 +348,7 @@ def _build(
         show.out.print(f"{words} build {outcome.build} ({seconds:.1f} s)", highlight=False)
         show.out.print(outcome_table(outcome, seconds))
     if outcome.accounting.rejected:
-        where = Path(kb) / "builds" / outcome.build / "rejects.jsonl"
+        where = f"{open_folder(kb).uri}/{build_folder(outcome.build)}/rejects.jsonl"
         err.print(f"{outcome.accounting.rejected} inputs were rejected: {where}", soft_wrap=True)
     if outcome.counts.get("truncated"):
         err.print(

@@ -9,7 +9,8 @@ from rich.live import Live
 from rich.table import Table
 
 from stillroom.transforms.publish import Outcome
-from stillroom.transforms.staging import Staging, read_progress
+from stillroom.transforms.stages import STEP, read_progress
+from stillroom.transforms.staging import Staging
 
 STAGES = (
     ("read", "documents"),
@@ -47,7 +48,7 @@ class LiveView:
         table = Table(box=None, pad_edge=False)
         for name in ("stage", "done", "", "a second"):
             table.add_column(name, justify="right" if name in ("done", "a second") else "left")
-        counts = read_progress(self._staging.root) if self._staging else {}
+        counts = read_progress(self._staging.scratch) if self._staging else {}
         now = time.monotonic()
         for stage, unit in STAGES:
             count = counts.get(stage, 0)
@@ -64,7 +65,7 @@ class LiveView:
 
     def _step(self) -> str:
         try:
-            return (Path(self._staging.root) / "step").read_text() if self._staging else ""
+            return (Path(self._staging.scratch) / STEP).read_text() if self._staging else ""
         except OSError:
             return ""
 

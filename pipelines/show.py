@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stillroom.evaluate import Measured
+from stillroom.folders import open_folder
 from stillroom.hits import Hit, Hits
 from stillroom.schemas.manifest import Manifest
 
@@ -67,7 +67,7 @@ def measures(title: str, measured: Mapping[str, Measured]) -> None:
     out.print(table)
 
 
-def state(kb: Path, manifest: Manifest) -> dict[str, Any]:
+def state(kb: str, manifest: Manifest) -> dict[str, Any]:
     """Plain data of a build and the space that its base takes."""
     return {
         "build": manifest.build,
@@ -80,11 +80,11 @@ def state(kb: Path, manifest: Manifest) -> dict[str, Any]:
         "encoder": asdict(manifest.encoder),
         "plan": asdict(manifest.plan),
         "fit": {"build": manifest.fit.build, "drift": manifest.fit.drift},
-        "bytes": sum(path.stat().st_size for path in kb.rglob("*") if path.is_file()),
+        "bytes": sum(file.size for file in open_folder(kb).files()),
     }
 
 
-def status(kb: Path, manifest: Manifest) -> None:
+def status(kb: str, manifest: Manifest) -> None:
     """`state` for a person."""
     data = state(kb, manifest)
     encoder, search = manifest.encoder, manifest.plan

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stillroom.errors import StillroomError
+from stillroom.folders import Folder
 
 
 class BuildFailed(StillroomError):
@@ -36,8 +37,8 @@ def workers_log_to(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def failures_reported(report: Path) -> Iterator[None]:
-    """Turn whatever a runner raises into one line, the whole of it kept in the file `report`."""
+def failures_reported(folder: Folder, name: str) -> Iterator[None]:
+    """Turn whatever a runner raises into one line, the whole of it kept in the file `name`."""
     try:
         yield
     except (StillroomError, KeyboardInterrupt):
@@ -45,11 +46,12 @@ def failures_reported(report: Path) -> Iterator[None]:
     except BaseException as error:  # tantivy and lance panic with exceptions of their own
         if isinstance(error, SystemExit | GeneratorExit):
             raise
-        report.parent.mkdir(parents=True, exist_ok=True)
-        report.write_text(traceback.format_exc(), encoding="utf-8")
-        raise BuildFailed(
-            f"the build failed: {summary(error)}\nthe whole report: {report}"
-        ) from error
+        report = f"the whole report: {folder.uri}/{name}"
+        try:
+            folder.write(name, traceback.format_exc().encode("utf-8", "backslashreplace"))
+        except StillroomError:  # a full disk is why it failed, perhaps
+            report = "the whole report could not be written"
+        raise BuildFailed(f"the build failed: {summary(error)}\n{report}") from error
 
 
 def summary(error: BaseException) -> str:

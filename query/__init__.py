@@ -13,10 +13,12 @@ from stillroom.errors import (
     MissingExtra,
     NotAKnowledgeBase,
     StillroomError,
+    Unreachable,
     VersionSkew,
 )
+from stillroom.folders import PathLike
 from stillroom.hits import Hit, Hits, Reason
-from stillroom.knowledge_base import KnowledgeBase, Neighbour, PathLike, Why
+from stillroom.knowledge_base import KnowledgeBase, Neighbour, Why
 
 __version__ = "0.1.0"
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "NotAKnowledgeBase",
     "Reason",
     "StillroomError",
+    "Unreachable",
     "VersionSkew",
     "Why",
     "open",

@@ -26,3 +26,11 @@ class MissingExtra(StillroomError):
 
 class BadInput(StillroomError):
     """An argument, a recipe or an input that cannot be used."""
+
+
+class Unreachable(StillroomError):
+    """An object store did not answer, or refused."""
+
+
+class NotPublished(StillroomError):
+    """A build ended without a new version, and why; what was served before still is."""

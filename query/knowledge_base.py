@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from stillroom import engine
 from stillroom.encoders import load_for
 from stillroom.errors import BadInput, MissingExtra
 from stillroom.filters import When, Where, facet_names, make_filter
+from stillroom.folders import PathLike
 from stillroom.fusion import make_scale
 from stillroom.hits import Hit, Hits
 from stillroom.legs import Encode, Query, gather, score
@@ -20,8 +20,6 @@ from stillroom.lexical import query_terms
 from stillroom.schemas.arrow import document_from_row
 from stillroom.schemas.documents import Document
 from stillroom.store import Build, current_build, open_table
-
-PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ class KnowledgeBase:
         if not document_id.isalnum():
             raise BadInput(f"{document_id!r} is not a document id")
         for build in self._builds:
-            table = open_table(build.root, build.manifest, "documents")
+            table = open_table(build.kb, build.manifest, "documents")
             rows = table.search().where(f"id = '{document_id}'").limit(1).to_list()
             if rows:
                 return document_from_row(rows[0])
@@ -148,8 +146,8 @@ class KnowledgeBase:
         """Move to the builds that are live now. Whether any had changed."""
         moved = tuple(
             build
-            if current_build(build.root) == build.manifest.build
-            else Build.open_current(build.root)
+            if current_build(build.kb) == build.manifest.build
+            else Build.open_current(build.kb)
             for build in self._builds
         )
         changed = any(new is not old for new, old in zip(moved, self._builds, strict=True))

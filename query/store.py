@@ -6,25 +6,25 @@
     my.kb/lexical/<digest>/                tantivy, one segment
     my.kb/serve/<digest>/                  derived, memory-mapped: what a query reads
 
-A `Build` is one build, opened for reading. It never changes: a reader moves by opening another.
+A `Build` is one build, opened for reading. It never changes: a reader moves by opening another. The
+folder may lie on an object store (`stillroom.folders`): then what a query reads is cached here.
 """
 
-import fcntl
 import os
-import re
 import tempfile
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import tantivy
 
 from stillroom.analyzers import analyzer_report, analyzer_spec
-from stillroom.errors import BadInput, Damaged, MissingExtra, NotAKnowledgeBase, VersionSkew
+from stillroom.errors import Damaged, MissingExtra, NotAKnowledgeBase, VersionSkew
+from stillroom.folders import PathLike, open_folder
 from stillroom.schemas.lexical import INDEX_FORMAT
-from stillroom.schemas.manifest import DerivedFiles, Manifest, UnknownFormat, manifest_from_json
+from stillroom.schemas.manifest import Manifest, UnknownFormat, manifest_from_json
 
 CURRENT = "CURRENT"
 # serve/ holds these and no others.
@@ -32,51 +32,58 @@ VECTORS, BITS, KEY_ENTRY = "vectors.npy", "bits.npy", "key_entry.npy"
 TIMES, PRIOR, GROUP = "times.npy", "prior.npy", "group.npy"
 ENTRIES, KEYS, LINKS, FACETS = "entries.arrow", "keys.arrow", "links.arrow", "facets.arrow"
 NO_TIME = np.iinfo(np.int64).min
+MAPPED = (
+    "entries", "keys", "links", "facets", "vectors", "bits", "key_entry", "times", "prior", "group",
+    "searcher",
+)  # fmt: skip
 
 
-def is_uri(path: str | os.PathLike[str]) -> bool:
-    """Whether a path names another file system, also where `Path` has folded its slashes."""
-    return bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)))
+def build_folder(build: str) -> str:
+    """Name of the folder of a build, from the knowledge base's."""
+    return f"builds/{build}"
 
 
-def manifest_path(root: Path, build: str) -> Path:
-    return root / "builds" / build / "manifest.json"
+def manifest_name(build: str) -> str:
+    return f"{build_folder(build)}/manifest.json"
 
 
-def current_build(root: Path) -> str:
+def current_build(kb: PathLike) -> str:
     """Id of the live build, or "" where nothing was published yet."""
+    folder = open_folder(kb)
     try:
-        return (root / CURRENT).read_text(encoding="ascii").strip()
+        return folder.read(CURRENT).decode("ascii").strip()
     except FileNotFoundError:
         return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise Damaged(f"{root / CURRENT} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise Damaged(f"{folder.uri}/{CURRENT} cannot be read: {error}") from error
 
 
-def read_manifest(root: Path, build: str) -> Manifest:
+def read_manifest(kb: PathLike, build: str) -> Manifest:
     """The manifest of one build. Raises Damaged or VersionSkew."""
-    path = manifest_path(root, build)
+    folder = open_folder(kb)
+    path = f"{folder.uri}/{manifest_name(build)}"
     try:
-        text = path.read_text(encoding="utf-8")
+        return manifest_from_json(folder.read(manifest_name(build)).decode())
     except FileNotFoundError as error:
-        raise Damaged(f"{root} names build {build}, but {path} is not there") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise Damaged(f"{path} cannot be read: {error}") from error
-    try:
-        return manifest_from_json(text)
+        raise Damaged(f"{folder.uri} names build {build}, but {path} is not there") from error
     except UnknownFormat as error:
         raise VersionSkew(f"{path}: {error}") from error
-    except ValueError as error:
+    except ValueError as error:  # a UnicodeDecodeError too
         raise Damaged(f"{path}: {error}") from error
 
 
-def open_table(root: Path, manifest: Manifest, name: str) -> Any:
+def table_uri(kb: PathLike, name: str) -> str:
+    """Where a Lance table lies: a path or URI that Lance opens itself."""
+    return f"{open_folder(kb).uri}/{name}.lance"
+
+
+def open_table(kb: PathLike, manifest: Manifest, name: str) -> Any:
     """A Lance table of a build, at its pinned version, as a `lancedb` table (imported lazily)."""
     try:
         import lancedb
     except ImportError as error:  # pragma: no cover - a base dependency
         raise MissingExtra("reading tables", "build") from error
-    table = lancedb.connect(str(root)).open_table(name)
+    table = lancedb.connect(open_folder(kb).uri).open_table(name)
     table.checkout(manifest.tables[name].version)
     return table
 
@@ -84,43 +91,53 @@ def open_table(root: Path, manifest: Manifest, name: str) -> Any:
 class Build:
     """One published build, its files mapped into memory. Safe for many threads."""
 
-    def __init__(self, root: Path, manifest: Manifest) -> None:
-        self.root, self.manifest = root, manifest
+    def __init__(self, kb: PathLike, manifest: Manifest) -> None:
+        folder = open_folder(kb)
+        self.kb, self.manifest = folder.uri, manifest
         spec = analyzer_spec()
         if spec != self.manifest.analyzer:
             raise VersionSkew(
-                f"{root} was built with the analyzer {self.manifest.analyzer.name}/"
+                f"{self.kb} was built with the analyzer {self.manifest.analyzer.name}/"
                 f"{self.manifest.analyzer.probe[:8]}, this process has {analyzer_report()}: "
                 "use the same Python and tantivy versions, or build again"
             )
         if self.manifest.lexical_format != INDEX_FORMAT:
             raise VersionSkew(
-                f"{root} has a lexical index of format {self.manifest.lexical_format!r}, this version "
-                f"reads {INDEX_FORMAT!r}: build again, or install the version that built it"
+                f"{self.kb} has a lexical index of format {self.manifest.lexical_format!r}, this "
+                f"version reads {INDEX_FORMAT!r}: build again, or install the version that built it"
             )
-        self.serve = root / "serve" / self.manifest.serve.digest
-        self.lexical = root / "lexical" / self.manifest.lexical.digest
-        self._held = _hold(manifest_path(root, manifest.build))
-        _check_sizes(self.serve, self.manifest.serve)
-        _check_sizes(self.lexical, self.manifest.lexical)
+        # gc passes by what is held. None for a build that is not published yet.
+        self._held = folder.hold(manifest_name(manifest.build))
+        self._serve, self._lexical = (
+            {
+                name: folder.path(f"{place}/{files.digest}/{name}", size, checksum)
+                for name, (size, checksum) in files.files.items()
+            }
+            for place, files in (("serve", manifest.serve), ("lexical", manifest.lexical))
+        )
+        if not folder.local:
+            # Once mapped, what another process sweeps from the cache stays readable here.
+            for name in MAPPED:
+                getattr(self, name)
 
     @classmethod
-    def open_current(cls, path: str | os.PathLike[str]) -> "Build":
-        """The live build of the knowledge base at `path`. Raises NotAKnowledgeBase and others."""
-        if is_uri(path):
-            raise BadInput(f"{path}: a knowledge base is opened from a local folder; copy it first")
-        root = Path(path).expanduser()
-        build = current_build(root) if root.is_dir() else ""
+    def open_current(cls, kb: PathLike) -> "Build":
+        """The live build of the knowledge base at `kb`. Raises NotAKnowledgeBase and others."""
+        folder = open_folder(kb)
+        build = current_build(kb)
         if not build:
-            why = "has no published build" if root.is_dir() else "is not a folder"
-            raise NotAKnowledgeBase(f"{root} {why}: `stillroom build corpus SOURCE --kb {root}`")
+            missing = folder.local and not Path(folder.uri).is_dir()
+            why = "is not a folder" if missing else "has no published build"
+            raise NotAKnowledgeBase(
+                f"{folder.uri} {why}: `stillroom build corpus SOURCE --kb {folder.uri}`"
+            )
         while True:
             try:
-                return cls(root, read_manifest(root, build))
+                return cls(kb, read_manifest(kb, build))
             except Damaged:
                 # Between reading CURRENT and holding its build, another may have gone live and gc
                 # swept this one: then the new one is what was asked for.
-                live = current_build(root)
+                live = current_build(kb)
                 if live == build:
                     raise
                 build = live
@@ -128,52 +145,52 @@ class Build:
     @cached_property
     def entries(self) -> pa.Table:
         """SERVE_ENTRIES, mapped: a value is read from disk only when a hit is looked at."""
-        return _map_arrow(self.serve / ENTRIES)
+        return _map_arrow(self._serve[ENTRIES])
 
     @cached_property
     def keys(self) -> pa.Table:
         """SERVE_KEYS, in the order of `vectors`."""
-        return _map_arrow(self.serve / KEYS)
+        return _map_arrow(self._serve[KEYS])
 
     @cached_property
     def links(self) -> pa.Table:
         """SERVE_LINKS, sorted by source row."""
-        return _map_arrow(self.serve / LINKS)
+        return _map_arrow(self._serve[LINKS])
 
     @cached_property
     def facets(self) -> pa.Table:
         """SERVE_FACETS, sorted by name and value."""
-        return _map_arrow(self.serve / FACETS)
+        return _map_arrow(self._serve[FACETS])
 
     @cached_property
     def vectors(self) -> np.ndarray:
         """float32 [vectors, dims], unit rows, grouped by entry row."""
-        return _map_numpy(self.serve / VECTORS)
+        return _map_numpy(self._serve[VECTORS])
 
     @cached_property
     def bits(self) -> np.ndarray:
         """uint64 [dims / 64 rounded up, vectors]: signs of `vectors`, one row for 64 dimensions."""
-        return _map_numpy(self.serve / BITS)
+        return _map_numpy(self._serve[BITS])
 
     @cached_property
     def key_entry(self) -> np.ndarray:
         """int32 [vectors]: the entry row of each vector, ascending."""
-        return _map_numpy(self.serve / KEY_ENTRY)
+        return _map_numpy(self._serve[KEY_ENTRY])
 
     @cached_property
     def times(self) -> np.ndarray:
         """int64 [2, entries]: starts and ends in microseconds UTC, NO_TIME where there is none."""
-        return _map_numpy(self.serve / TIMES)
+        return _map_numpy(self._serve[TIMES])
 
     @cached_property
     def prior(self) -> np.ndarray:
         """float64 [entries]."""
-        return _map_numpy(self.serve / PRIOR)
+        return _map_numpy(self._serve[PRIOR])
 
     @cached_property
     def group(self) -> np.ndarray:
         """int32 [entries]: row of the near-duplicate that stands for each entry."""
-        return _map_numpy(self.serve / GROUP)
+        return _map_numpy(self._serve[GROUP])
 
     @cached_property
     def searcher(self) -> tuple[tantivy.Schema, tantivy.Searcher]:
@@ -182,14 +199,14 @@ class Build:
         with tempfile.TemporaryDirectory(
             prefix="stillroom-", ignore_cleanup_errors=True
         ) as private:
-            for name in self.manifest.lexical.files:
-                os.symlink((self.lexical / name).resolve(), Path(private) / name)
+            for name, path in self._lexical.items():
+                os.symlink(path.resolve(), Path(private) / name)
             try:
                 index = tantivy.Index.open(private)
                 index.config_reader("manual")  # the default starts a thread that watches the folder
             except ValueError as error:
                 raise Damaged(
-                    f"the lexical index {self.lexical} cannot be opened: {error}"
+                    f"the lexical index of {self.kb} cannot be opened: {error}"
                 ) from error
             return index.schema, index.searcher()
 
@@ -205,31 +222,9 @@ class Build:
         return low if low < self.entries.num_rows and ids[low].as_py() == entry_id else -1
 
 
-def _hold(path: Path) -> BinaryIO | None:
-    """A shared lock on a build's manifest, as long as its reader lives: gc passes it by. None for a
-    build that is not published yet, and where the file system has no locks (there, gc keeps to age)."""
-    try:
-        stream = path.open("rb")
-        fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return None
-    return stream
-
-
 def _map_arrow(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
 def _map_numpy(path: Path) -> np.ndarray:
     return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
-def _check_sizes(folder: Path, files: DerivedFiles) -> None:
-    """Sizes only: cheap on every open. `stillroom verify` compares checksums."""
-    for name, (size, _) in files.files.items():
-        try:
-            found = (folder / name).stat().st_size
-        except OSError as error:
-            raise Damaged(f"{folder / name} is missing or cannot be read: {error}") from error
-        if found != size:
-            raise Damaged(f"{folder / name} has {found} bytes, its manifest says {size}")

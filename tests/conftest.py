@@ -221,7 +221,7 @@ def build(kb):
     """The one build that `kb` reads."""
     from stillroom.store import Build
 
-    return Build(kb._builds[0].root, kb.manifests[0])
+    return Build(kb._builds[0].kb, kb.manifests[0])
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import stillroom
-from stillroom.errors import BadInput
+from stillroom.errors import BadInput, NotPublished
+from stillroom.folders import Locked, open_folder
 from stillroom.pipelines.build import plan_build, run_build
 from stillroom.schemas.recipe import Recipe, Source
 from stillroom.store import current_build, read_manifest
-from stillroom.transforms.publish import NotPublished, Outcome
-from stillroom.versions import Locked, build_lock
+from stillroom.transforms.publish import Outcome
 from tests.broken_files import LIMIT_CHARS, write_broken_folder
 
 
@@ -205,7 +205,7 @@ def test_what_is_in_row_columns_and_front_matter_can_be_filtered(tmp_path):
 def test_a_second_build_at_once_says_so_and_harms_nothing(tmp_path):
     source, kb = write_rows(tmp_path / "in.jsonl", some_rows(3)), tmp_path / "kb"
     kb.mkdir()
-    with build_lock(kb), pytest.raises(Locked, match="another build"):
+    with open_folder(kb).lock(), pytest.raises(Locked, match="another build"):
         build(source, kb)
     assert build(source, kb).changed
 

@@ -165,7 +165,10 @@ REFUSALS = [
     ),
     (["build", "corpus", "IN", "--kb", "NEW", "--", "--no_such_flag"], "no option --no_such_flag"),
     (["build", "corpus", "IN", "--kb", "NEW", "--llm", "openai:x"], "language model"),
-    (["build", "corpus", "IN", "--kb", "gs://bucket/x"], "local folder"),
+    (
+        ["build", "corpus", "IN", "--kb", "ftp://host/x"],
+        "ftp://host/x is not the address of an obj",
+    ),
 ]
 
 

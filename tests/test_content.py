@@ -1,6 +1,7 @@
 """Content digests: what rows say, not how they are batched."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -117,6 +118,6 @@ def test_real_schemas_are_covered(build):
 
     for name, schema in (("entries", ENTRIES), ("keys", keys_schema(384))):
         version = build.manifest.tables[name].version
-        rows = lance.dataset(str(build.root / f"{name}.lance"), version=version).to_table()
+        rows = lance.dataset(str(Path(build.kb) / f"{name}.lance"), version=version).to_table()
         assert set(schema.names) <= set(rows.column_names)
         assert content_digest([rows]) == content_digest([rows.slice(0, 3), rows.slice(3)])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stillroom.analyzers import standard_analyzer
 from stillroom.filters import make_filter
 from stillroom.lexical import lexical_leg, matched_ranges, query_terms
+from stillroom.store import table_uri
 
 
 def keys(build, rows) -> list[str]:
@@ -112,7 +113,7 @@ def _terms(build):
     import lance
 
     version = build.manifest.tables["entries"].version
-    table = lance.dataset(str(build.root / "entries.lance"), version=version).to_table()
+    table = lance.dataset(table_uri(build.kb, "entries"), version=version).to_table()
     by_id = dict(
         zip(table.column("id").to_pylist(), table.column("terms").to_pylist(), strict=True)
     )

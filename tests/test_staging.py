@@ -5,7 +5,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from stillroom.transforms.staging import StageCounter, Staging, read_progress
+from stillroom.transforms.staging import Staging
 
 TABLE = pa.table({"a": [1, 2, 3], "b": ["x", None, "é"]})
 
@@ -45,7 +45,8 @@ def test_a_write_that_fails_leaves_nothing_to_read(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         staging.write("keys", "p", TABLE)
     assert staging.names("keys") == []
-    assert not staging.path("keys", "p").exists()
+    with pytest.raises(FileNotFoundError):
+        staging.read("keys", "p")
 
 
 def test_names_are_sorted_and_of_one_kind(tmp_path):
@@ -60,19 +61,3 @@ def test_it_is_pickled_as_its_path(tmp_path):
     Staging(str(tmp_path)).write("keys", "p", TABLE)
     there = pickle.loads(pickle.dumps(Staging(str(tmp_path))))
     assert there.read("keys", "p").equals(TABLE)
-
-
-def test_progress_is_summed_by_stage(tmp_path):
-    assert read_progress(str(tmp_path)) == {}
-    one, two = StageCounter(str(tmp_path), "read"), StageCounter(str(tmp_path), "read")
-    other = StageCounter(str(tmp_path), "write")
-    for counter, count in ((one, 3), (two, 4), (one, 5), (other, 1)):
-        counter.add(count)
-        counter.flush()
-    assert read_progress(str(tmp_path)) == {"read": 12, "write": 1}
-
-
-def test_a_broken_counter_is_left_out(tmp_path):
-    StageCounter(str(tmp_path), "read").flush()
-    (tmp_path / "progress" / "read.1.2").write_text("x")
-    assert read_progress(str(tmp_path)) == {"read": 0}

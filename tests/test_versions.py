@@ -7,9 +7,10 @@ import pytest
 
 import stillroom
 from stillroom.errors import BadInput, Damaged, VersionSkew
-from stillroom.store import current_build, manifest_path, read_manifest
+from stillroom.folders import open_folder
+from stillroom.store import current_build, manifest_name, read_manifest
 from stillroom.transforms.maintenance import collect_garbage
-from stillroom.versions import Locked, build_lock, find_build, is_held, list_builds, rollback
+from stillroom.versions import Locked, find_build, list_builds, rollback
 from tests.test_incremental import build, pages, write
 
 
@@ -49,7 +50,7 @@ def test_rollback_needs_a_build_that_can_be_served(history):
 
 def test_writers_exclude_each_other(history):
     kb, made = history
-    with build_lock(kb):
+    with open_folder(kb).lock():
         for change in (lambda: rollback(str(kb), made[0]), lambda: collect_garbage(kb, 1)):
             with pytest.raises(Locked, match="is running"):
                 change()
@@ -58,11 +59,12 @@ def test_writers_exclude_each_other(history):
 
 def test_an_open_build_is_held_until_its_reader_goes(history):
     kb, made = history
-    assert not is_held(kb, made[2])
+    folder, name = open_folder(kb), manifest_name(made[2])
+    assert not folder.is_held(name)
     reader = stillroom.open(kb)
-    assert is_held(kb, made[2])
+    assert folder.is_held(name)
     del reader
-    assert not is_held(kb, made[2])
+    assert not folder.is_held(name)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_an_open_build_is_held_until_its_reader_goes(history):
 )
 def test_what_this_version_cannot_read_is_refused_by_name(history, old, new, kind):
     kb, made = history
-    path = manifest_path(kb, made[2])
+    path = kb / manifest_name(made[2])
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(kind):
         stillroom.open(kb)

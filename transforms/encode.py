@@ -21,7 +21,8 @@ from stillroom.schemas.specs import EncoderSpec
 from stillroom.transforms import faults
 from stillroom.transforms.coders import register_nouns
 from stillroom.transforms.shape import TextRef
-from stillroom.transforms.staging import StageCounter, Staging
+from stillroom.transforms.stages import StageCounter, timed
+from stillroom.transforms.staging import Staging
 
 BLOCK_TOKENS = 16_384  # padded tokens of one block: one to two seconds of one core
 CARRIED_TAG = "carried"
@@ -68,7 +69,9 @@ class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, "Loading"
         for block in batch:
             texts = [_text(self._staging, ref) for ref in block.refs]
             faults.point("encode")
-            yield PredictionResult(block, model.encoder.encode_documents(texts))
+            with timed("encode"):
+                vectors = model.encoder.encode_documents(texts)
+            yield PredictionResult(block, vectors)
 
     def get_metrics_namespace(self) -> str:
         return "EncodeTexts"
@@ -167,7 +170,7 @@ class _StageVectors(beam.DoFn):
         self._staging = staging
 
     def setup(self) -> None:
-        self._counter = StageCounter(self._staging.root, "encode")
+        self._counter = StageCounter(self._staging.scratch, "encode")
 
     def process(self, result: PredictionResult) -> Iterator[tuple[str, VectorRef]]:
         block: TextBlock = result.example  # type: ignore[assignment]  # Beam leaves them open

@@ -21,7 +21,8 @@ from stillroom.transforms import faults
 from stillroom.transforms.coders import register_nouns
 from stillroom.transforms.files import InputFile
 from stillroom.transforms.read import read_file
-from stillroom.transforms.staging import StageCounter, Staging
+from stillroom.transforms.stages import StageCounter, timed, timed_each
+from stillroom.transforms.staging import Staging
 
 PART_DOCUMENTS = 1024  # what one worker shapes in one go: several a worker even for small corpora
 PART_CHARS = 8_000_000  # so that one part of long documents stays small in memory
@@ -123,7 +124,7 @@ class _Stage(beam.DoFn):
         self._staging, self._max_chars = staging, max_chars
 
     def setup(self) -> None:
-        self._counter = StageCounter(self._staging.root, "read")
+        self._counter = StageCounter(self._staging.scratch, "read")
         self._read = Metrics.counter("ReadDocuments", "documents_read")
         self._failed = Metrics.counter("ReadDocuments", "documents_rejected")
 
@@ -132,7 +133,7 @@ class _Stage(beam.DoFn):
         held: list[Document] = []
         chars = 0
         for file in shard.files:
-            for made in read_file(file, shard.source, self._max_chars):
+            for made in timed_each("read", read_file(file, shard.source, self._max_chars)):
                 if isinstance(made, Reject):
                     self._failed.inc()
                     yield TaggedOutput(REJECTS, made)
@@ -148,7 +149,8 @@ class _Stage(beam.DoFn):
     def _flush(self, shard: Shard, number: int, held: list[Document]) -> Iterator[DocumentRef]:
         part = f"{shard.name}-{number:05d}"
         faults.point("read")
-        self._staging.write("documents", part, documents_to_table(held))
+        with timed("read"):
+            self._staging.write("documents", part, documents_to_table(held))
         self._read.inc(len(held))
         self._counter.add(len(held))
         self._counter.flush()

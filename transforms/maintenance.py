@@ -1,29 +1,39 @@
 """Looking after builds: what differs between two, whether one is whole, and removing old ones."""
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import lance
 import tantivy
 
-from stillroom import store
 from stillroom.errors import StillroomError
+from stillroom.folders import SCRATCH, Folder, PathLike, open_folder
 from stillroom.schemas.lexical import ROW
 from stillroom.schemas.manifest import TABLES, DerivedFiles, Manifest
-from stillroom.store import Build, current_build, read_manifest
+from stillroom.store import (
+    Build,
+    build_folder,
+    current_build,
+    manifest_name,
+    read_manifest,
+    table_uri,
+)
 from stillroom.transforms.parts import ParentBuild
-from stillroom.transforms.publish import INDEXED, lexical_fields, tag_of
-from stillroom.transforms.serving import DERIVED_PREFIX, Sorted, checksums, write_derived
+from stillroom.transforms.publish import lexical_fields
+from stillroom.transforms.serving import Sorted, write_derived
+from stillroom.transforms.staging import STAGING
+from stillroom.transforms.tables import INDEXED, tag_of
 from stillroom.transforms.write import check_spans
-from stillroom.versions import build_lock, is_held, list_builds
+from stillroom.versions import list_builds
 
 # What Lance, Arrow and numpy raise for files that are not what they should be.
 UNREADABLE = (ValueError, KeyError, OSError, RuntimeError, IndexError)
+STORE_AGE = timedelta(days=7)  # how long a reader or a build on an object store may take
 MAX_TERMS = 50_000  # terms whose postings `verify` compares, those with the smallest hash
 
 
@@ -39,17 +49,15 @@ class Difference:
     entries_removed: int
 
 
-def diff_builds(root: Path, first: str, second: str) -> Difference:
+def diff_builds(kb: PathLike, first: str, second: str) -> Difference:
     """Documents by source key, entries by number: added, changed and removed."""
-    a, b = (
-        _rows(root, name, "documents", ("digest", "metadata_digest")) for name in (first, second)
-    )
+    a, b = (_rows(kb, name, "documents", ("digest", "metadata_digest")) for name in (first, second))
     names = {
-        **_rows(root, first, "documents", ("source", "source_key")),
-        **_rows(root, second, "documents", ("source", "source_key")),
+        **_rows(kb, first, "documents", ("source", "source_key")),
+        **_rows(kb, second, "documents", ("source", "source_key")),
     }
     x, y = (
-        _rows(root, name, "entries", ("digest", "facets", "path", "title"))
+        _rows(kb, name, "entries", ("digest", "facets", "path", "title"))
         for name in (first, second)
     )
 
@@ -66,86 +74,111 @@ def diff_builds(root: Path, first: str, second: str) -> Difference:
     )
 
 
-def collect_garbage(root: Path, keep: int) -> list[str]:
+def collect_garbage(kb: PathLike, keep: int, min_age: timedelta | None = None) -> list[str]:
     """Remove all but the `keep` newest builds, the live one and those that readers hold; then whatever
     no kept build refers to. The ids of the removed builds. Raises Locked.
 
+    Nothing younger than `min_age` is removed. Where there are locks it is 0; on an object store
+    STORE_AGE, since nobody can tell there what a reader or another build still needs.
+
     The manifest goes first: what a crash leaves behind belongs to no build, and goes the next time.
     """
+    folder = open_folder(kb)
+    age = min_age if min_age is not None else timedelta(0) if folder.local else STORE_AGE
     removed: list[str] = []
-    with build_lock(root):
-        made = list_builds(root)
-        spared = {current_build(root), *(m.build for m in made[max(0, len(made) - keep) :])}
-        for manifest in made:
-            if manifest.build not in spared and not is_held(root, manifest.build):
-                folder = store.manifest_path(root, manifest.build).parent
-                (folder / "manifest.json").unlink()
-                shutil.rmtree(folder)
+    with folder.lock():
+        made = list_builds(kb)
+        spared = {current_build(kb), *(m.build for m in made[max(0, len(made) - keep) :])}
+        written = {file.name: file.age for file in folder.files("builds")}
+        # A build may be read since its successor went live, not only since it was made itself.
+        for manifest, after in zip(made, [*made[1:], None], strict=True):
+            last = (after or manifest).build
+            if (
+                manifest.build not in spared
+                and written[manifest_name(last)] >= age.total_seconds()
+                and not folder.is_held(manifest_name(manifest.build))
+            ):
+                folder.remove(manifest_name(manifest.build))
+                folder.remove(build_folder(manifest.build))
                 removed.append(manifest.build)
-        kept = list_builds(root)
-        _remove_tables(root, kept)
-        for name, digests in (
-            ("serve", {m.serve.digest for m in kept}),
-            ("lexical", {m.lexical.digest for m in kept}),
-            ("builds", {m.build for m in kept}),
-        ):
-            for folder in (root / name).glob("*"):
-                if folder.name not in digests:
-                    shutil.rmtree(folder)
-        for folder in root.glob(f"{DERIVED_PREFIX}*"):
-            shutil.rmtree(folder)
+        kept = list_builds(kb)
+        _remove_tables(kb, kept, age)
+        _remove_folders(folder, kept, age)
     return removed
 
 
-def _remove_tables(root: Path, kept: list[Manifest]) -> None:
+def _remove_folders(folder: Folder, kept: list[Manifest], age: timedelta) -> None:
+    """What no kept build names, and what killed builds left."""
+    named = {
+        *(f"serve/{m.serve.digest}" for m in kept),
+        *(f"lexical/{m.lexical.digest}" for m in kept),
+        *(build_folder(m.build) for m in kept),
+    }
+    places = [
+        *(f"{top}/{name}" for top in ("serve", "lexical", "builds", STAGING)
+          for name in folder.folders(top)),
+        *(name for name in folder.folders("") if name.startswith(SCRATCH)),
+    ]  # fmt: skip
+    files = folder.files()
+    for place in places:
+        if place not in named:
+            inside = (file.age for file in files if file.name.startswith(f"{place}/"))
+            if min(inside, default=inf) >= age.total_seconds():
+                folder.remove(place)
+
+
+def _remove_tables(kb: PathLike, kept: list[Manifest], age: timedelta) -> None:
     tags = {tag_of(manifest.build) for manifest in kept}
     for name in TABLES:
-        path = root / f"{name}.lance"
-        if not path.exists():
+        try:
+            dataset = lance.dataset(table_uri(kb, name))
+        except (ValueError, FileNotFoundError):  # no build got so far
             continue
-        dataset = lance.dataset(str(path))
-        for tag in dataset.tags.list():
-            if tag not in tags:
+        for tag, known in dataset.tags.list().items():
+            made = known["created_at"] or datetime.min.replace(tzinfo=UTC)
+            if tag not in tags and datetime.now(UTC) - made >= age:
                 dataset.tags.delete(tag)
-        # No build is in flight while the lock is held, so files of no version are nobody's.
-        lance.dataset(str(path)).cleanup_old_versions(
-            older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+        # Under the lock no build is in flight, and files of no version are nobody's; without one,
+        # Lance keeps them for a week.
+        lance.dataset(table_uri(kb, name)).cleanup_old_versions(
+            older_than=age, delete_unverified=not age, error_if_tagged_old_versions=False
         )
 
 
 def verify_build(
-    root: Path, name: str = "", progress: Callable[[str], None] = lambda step: None
+    kb: PathLike, name: str = "", progress: Callable[[str], None] = lambda step: None
 ) -> list[str]:
     """What is wrong with a build (the live one by default), in words; an empty list if nothing is."""
-    manifest = read_manifest(root, name or current_build(root))
+    manifest = read_manifest(kb, name or current_build(kb))
     problems: list[str] = []
     for check in (_files, _tables, _parts, _serving, _postings, _counts):
         progress(check.__name__.strip("_"))
         try:
-            problems.extend(check(root, manifest))
+            problems.extend(check(kb, manifest))
         except (*UNREADABLE, StillroomError) as error:  # a damaged base: that is an answer too
             problems.append(f"{check.__name__.strip('_')}: {type(error).__name__}: {error}")
     return problems
 
 
-def _files(root: Path, manifest: Manifest) -> Iterator[str]:
-    for folder, files in (("serve", manifest.serve), ("lexical", manifest.lexical)):
-        yield from _damaged(root / folder / files.digest, files)
+def _files(kb: PathLike, manifest: Manifest) -> Iterator[str]:
+    folder = open_folder(kb)
+    for place, files in (("serve", manifest.serve), ("lexical", manifest.lexical)):
+        yield from _damaged(folder, f"{place}/{files.digest}", files)
 
 
-def _damaged(folder: Path, files: DerivedFiles) -> Iterator[str]:
-    found = checksums(folder)
-    for name in sorted(set(files.files) | set(found)):
+def _damaged(folder: Folder, place: str, files: DerivedFiles) -> Iterator[str]:
+    found = {file.name.removeprefix(f"{place}/") for file in folder.files(place)}
+    for name in sorted(set(files.files) | found):
         if name not in found:
-            yield f"{folder / name} is missing"
+            yield f"{folder.uri}/{place}/{name} is missing"
         elif name not in files.files:
-            yield f"{folder / name} belongs to no build"
-        elif tuple(files.files[name]) != found[name]:
-            yield f"{folder / name} is not what its checksum says"
+            yield f"{folder.uri}/{place}/{name} belongs to no build"
+        elif folder.checksum(f"{place}/{name}") != files.files[name][1]:
+            yield f"{folder.uri}/{place}/{name} is not what its checksum says"
 
 
-def _tables(root: Path, manifest: Manifest) -> Iterator[str]:
-    datasets = {name: _dataset(root, manifest, name) for name in TABLES}
+def _tables(kb: PathLike, manifest: Manifest) -> Iterator[str]:
+    datasets = {name: _dataset(kb, manifest, name) for name in TABLES}
     for name, dataset in datasets.items():
         table = manifest.tables[name]
         if dataset.count_rows() != table.rows:
@@ -159,8 +192,8 @@ def _tables(root: Path, manifest: Manifest) -> Iterator[str]:
                     yield f"{name} has {rows} rows that its index {index['name']} misses"
 
 
-def _parts(root: Path, manifest: Manifest) -> Iterator[str]:
-    parent = ParentBuild(str(root), manifest.build)
+def _parts(kb: PathLike, manifest: Manifest) -> Iterator[str]:
+    parent = ParentBuild(str(kb), manifest.build)
     for part in parent.parts:
         try:
             check_spans(parent.read(part, "documents"), parent.read(part, "entries"))
@@ -172,10 +205,10 @@ def _parts(root: Path, manifest: Manifest) -> Iterator[str]:
             yield f"the parts have {rows} rows of {table}, the table {manifest.tables[table].rows}"
 
 
-def _serving(root: Path, manifest: Manifest) -> Iterator[str]:
+def _serving(kb: PathLike, manifest: Manifest) -> Iterator[str]:
     """Everything derived, made once more from the tables: entry by entry, vector by vector, link by
     link it must be what is served."""
-    datasets = {name: _dataset(root, manifest, name) for name in TABLES}
+    datasets = {name: _dataset(kb, manifest, name) for name in TABLES}
     with tempfile.TemporaryDirectory(prefix="stillroom-verify-") as scratch:
         fields = lexical_fields(manifest.plan)
         made = write_derived(Path(scratch), datasets, fields, manifest.encoder.dims)
@@ -187,14 +220,14 @@ def _serving(root: Path, manifest: Manifest) -> Iterator[str]:
             yield f"serve/{manifest.serve.digest}/{file} is not what the tables say"
 
 
-def _postings(root: Path, manifest: Manifest) -> Iterator[str]:
+def _postings(kb: PathLike, manifest: Manifest) -> Iterator[str]:
     """The lexical index against the entries' own terms."""
-    build = Build(root, manifest)
+    build = Build(kb, manifest)
     schema, searcher = build.searcher
     if searcher.num_docs != build.entries.num_rows:
         yield f"the lexical index has {searcher.num_docs} entries, not {build.entries.num_rows}"
         return
-    entries = Sorted(_dataset(root, manifest, "entries"))
+    entries = Sorted(_dataset(kb, manifest, "entries"))
     expected: dict[tuple[str, str], list[int]] = {}
     for start, table in entries.batches(["terms"]):
         for row, terms in enumerate(table.column("terms").to_pylist(), start):
@@ -212,7 +245,7 @@ def _postings(root: Path, manifest: Manifest) -> Iterator[str]:
             yield f"the term {term!r} of field {field} leads to {len(found)} entries, not {len(rows)}"
 
 
-def _counts(root: Path, manifest: Manifest) -> Iterator[str]:
+def _counts(kb: PathLike, manifest: Manifest) -> Iterator[str]:
     accounting = manifest.accounting
     documents = accounting.published + accounting.unchanged + accounting.stale
     if documents != manifest.tables["documents"].rows:
@@ -223,13 +256,13 @@ def _counts(root: Path, manifest: Manifest) -> Iterator[str]:
 
 
 def _rows(
-    root: Path, build: str, table: str, columns: tuple[str, ...]
+    kb: PathLike, build: str, table: str, columns: tuple[str, ...]
 ) -> dict[str, tuple[Any, ...]]:
-    made = _dataset(root, read_manifest(root, build), table).to_table(columns=["id", *columns])
+    made = _dataset(kb, read_manifest(kb, build), table).to_table(columns=["id", *columns])
     values = (made.column(name).to_pylist() for name in columns)
     rows = zip(made.column("id").to_pylist(), zip(*values, strict=True), strict=True)
     return {one: tuple(str(v) for v in row) for one, row in rows}
 
 
-def _dataset(root: Path, manifest: Manifest, name: str) -> Any:
-    return lance.dataset(str(root / f"{name}.lance"), version=manifest.tables[name].version)
+def _dataset(kb: PathLike, manifest: Manifest, name: str) -> Any:
+    return lance.dataset(table_uri(kb, name), version=manifest.tables[name].version)

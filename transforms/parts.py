@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stillroom.folders import open_folder
 from stillroom.schemas.ids import digest
 from stillroom.schemas.manifest import TABLES, Manifest
-from stillroom.store import manifest_path, read_manifest
+from stillroom.store import build_folder, read_manifest, table_uri
 from stillroom.transforms import faults
 from stillroom.transforms.coders import noun_from_bytes, noun_to_bytes, register_nouns
 
@@ -61,9 +61,7 @@ def write_fragment(kb: str, name: str, table: pa.Table) -> Fragment:
     if table.num_rows == 0:
         return Fragment(name, 0, ())
     faults.point(f"fragment-{name}")
-    made = write_fragments(
-        table, str(Path(kb) / f"{name}.lance"), schema=table.schema, mode="overwrite"
-    )
+    made = write_fragments(table, table_uri(kb, name), schema=table.schema, mode="overwrite")
     return Fragment(name, table.num_rows, tuple(json.dumps(one.to_json()) for one in made))
 
 
@@ -99,16 +97,15 @@ class ParentBuild:
 
     @cached_property
     def manifest(self) -> Manifest:
-        return read_manifest(Path(self._kb), self._build)
+        return read_manifest(self._kb, self._build)
 
     @cached_property
     def parts(self) -> dict[str, Part]:
         """Parts by name."""
         if not self._build:
             return {}
-        path = manifest_path(Path(self._kb), self._build).parent / PARTS
-        lines = path.read_text(encoding="utf-8").splitlines()
-        parts = (noun_from_bytes(Part, line.encode()) for line in lines)
+        raw = open_folder(self._kb).read(f"{build_folder(self._build)}/{PARTS}")
+        parts = (noun_from_bytes(Part, line) for line in raw.splitlines())
         return {part.name: part for part in parts}
 
     def read(self, part: str, table: str, columns: list[str] | None = None) -> pa.Table:
@@ -129,8 +126,8 @@ class ParentBuild:
     def _opened(self, table: str) -> tuple[Any, dict[str, Any]]:
         """A table at the build's version, and its fragments by the path of their first file."""
         if table not in self._open:
-            uri = str(Path(self._kb) / f"{table}.lance")
-            dataset = lance.dataset(uri, version=self.manifest.tables[table].version)
+            version = self.manifest.tables[table].version
+            dataset = lance.dataset(table_uri(self._kb, table), version=version)
             fragments = {f.metadata.files[0].path: f for f in dataset.get_fragments()}
             self._open[table] = dataset, fragments
         return self._open[table]

@@ -10,47 +10,27 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
-
-import lance
-import numpy as np
-import pyarrow as pa
 
 from stillroom.analyzers import analyzer_spec
 from stillroom.encoders import load_for
-from stillroom.errors import StillroomError
-from stillroom.schemas.arrow import DOCUMENTS, ENTRIES, LINKS, keys_schema, links_to_table
+from stillroom.errors import NotPublished
+from stillroom.folders import Folder, open_folder
 from stillroom.schemas.ids import canonical_json, digest
 from stillroom.schemas.lexical import INDEX_FORMAT
-from stillroom.schemas.manifest import (
-    TABLES,
-    Fit,
-    Manifest,
-    TableVersion,
-    build_id,
-    manifest_to_json,
-)
+from stillroom.schemas.manifest import Fit, Manifest, TableVersion, build_id, manifest_to_json
 from stillroom.schemas.plan import SearchPlan
 from stillroom.schemas.recipe import Recipe
 from stillroom.schemas.rejects import Accounting, Reject
 from stillroom.schemas.specs import EncoderSpec
-from stillroom.store import Build, current_build, manifest_path, read_manifest
+from stillroom.store import Build, build_folder, current_build, manifest_name, read_manifest
 from stillroom.transforms import faults
 from stillroom.transforms.calibrate import MAX_DRIFT, drift_between, fit_dense_weight, sample_of
 from stillroom.transforms.carry import Fate
-from stillroom.transforms.links import near_duplicate_links
-from stillroom.transforms.near_duplicates import PERMUTATIONS
-from stillroom.transforms.parts import PARTS, Fragment, Part, parts_to_jsonl, write_fragment
+from stillroom.transforms.parts import PARTS, Part, parts_to_jsonl
 from stillroom.transforms.serving import Derived, write_derived
-from stillroom.versions import point_current, write_once, write_whole
-
-COMMIT_TRIES = 10
-INDEXED = {"documents": "id", "entries": "id"}
-
-
-class NotPublished(StillroomError):
-    """The build ended without a new version, and why; what was served before still is."""
+from stillroom.transforms.tables import Commits, commit_tables, pin_tables
+from stillroom.versions import swap_current
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +75,7 @@ def publish(
     plan: BuildPlan, made: Made, progress: Callable[[str], None] = lambda step: None
 ) -> Outcome:
     """Make these parts the live build. Raises NotPublished where nothing may be published."""
-    root = Path(plan.kb)
+    folder = open_folder(plan.kb)
     parts = sorted((*made.written, *made.carried), key=lambda part: part.name)
     accounting = account(made)
     counts = {
@@ -112,34 +92,35 @@ def publish(
     repairs: Counter[str] = Counter()
     for part in parts:
         repairs.update(part.repairs)
-    if not manifest_path(root, build).exists():
+    if not folder.exists(manifest_name(build)):
         progress("tables")
-        datasets, versions = _commit_tables(plan, build, [f for p in parts for f in p.fragments])
+        dims, alike = plan.encoder.dims, plan.recipe.near_duplicate
+        commits = Commits(plan.kb, build, plan.attempt, dims, alike)
+        datasets = commit_tables(commits, [f for part in parts for f in part.fragments])
         progress("lexical index and serving files")
         fields = lexical_fields(plan.search)
         try:
-            derived = write_derived(root, datasets, fields, plan.encoder.dims)
+            with folder.scratch() as scratch:
+                derived = write_derived(scratch, datasets, fields, dims)
+                folder.place(scratch / "serve", f"serve/{derived.serve.digest}")
+                faults.point("between-derived")
+                folder.place(scratch / "lexical", f"lexical/{derived.lexical.digest}")
         except ValueError as error:
             raise NotPublished(f"the build is not consistent: {error}") from error
-        manifest = _manifest(plan, build, made.inputs, derived, versions, accounting, counts)
+        manifest = _manifest(plan, build, made.inputs, derived, datasets, accounting, counts)
         faults.point("after-derived")
         progress("fusion weight")
-        manifest = _fitted(root, manifest, plan)
+        manifest = _fitted(manifest, plan)
         progress("manifest")
-        _write_build(root, manifest, parts, made.rejects, repairs)
-    _pin_tables(root, read_manifest(root, build))
+        _write_build(folder, manifest, parts, made.rejects, repairs)
+    pin_tables(plan.kb, read_manifest(plan.kb, build))
     faults.point("before-current")
-    _swap_current(root, plan.parent, build)
+    _go_live(plan, build)
     faults.point("after-current")
-    manifest = read_manifest(root, build)
+    manifest = read_manifest(plan.kb, build)
     return Outcome(
         build, True, accounting, manifest.counts, dict(sorted(repairs.items())), manifest.plan
     )
-
-
-def tag_of(build: str) -> str:
-    """The Lance tag that pins a build's version of a table."""
-    return f"build-{build}"
 
 
 def lexical_fields(plan: SearchPlan) -> tuple[str, ...]:
@@ -180,111 +161,13 @@ def check_budget(accounting: Accounting, documents: int, max_error_rate: float) 
         raise NotPublished(f"none of {accounting.read} inputs can be published")
 
 
-def _commit_tables(
-    plan: BuildPlan, build: str, fragments: Sequence[Fragment]
-) -> tuple[dict[str, Any], dict[str, int]]:
-    schemas = {
-        "documents": DOCUMENTS,
-        "entries": ENTRIES,
-        "keys": keys_schema(plan.encoder.dims),
-        "links": LINKS,
-    }
-    datasets: dict[str, Any] = {}
-    versions: dict[str, int] = {}
-    for name in TABLES:
-        some = [fragment for fragment in fragments if fragment.table == name]
-        if name == "links":  # last: near-duplicates are found among all entries
-            some.append(_near_duplicates(plan, datasets["entries"]))
-        faults.point(f"before-commit-{name}")
-        dataset = _commit(plan, build, name, schemas[name], some)
-        faults.point(f"after-commit-{name}")
-        _tag(dataset, build, dataset.version)
-        faults.point(f"after-tag-{name}")
-        datasets[name], versions[name] = dataset, dataset.version
-    return datasets, versions
-
-
-def _pin_tables(root: Path, manifest: Manifest) -> None:
-    """Tags as the manifest has them: of two publishes at once, one has written it, and both have
-    tagged a version of their own."""
-    for name, table in manifest.tables.items():
-        _tag(lance.dataset(str(root / f"{name}.lance")), manifest.build, table.version)
-
-
-def _tag(dataset: Any, build: str, version: int) -> None:
-    tag = tag_of(build)
-    known = dataset.tags.list()
-    if tag not in known:
-        try:
-            dataset.tags.create(tag, version)
-            return
-        except (OSError, ValueError):  # another publish was first
-            known = dataset.tags.list()
-    if known[tag]["version"] != version:
-        dataset.tags.update(tag, version)
-
-
-def _near_duplicates(plan: BuildPlan, entries: Any) -> Fragment:
-    table = entries.to_table(columns=["id", "digest", "signature"], filter="signature IS NOT NULL")
-    table = table.sort_by("id")
-    raw = b"".join(table.column("signature").to_pylist())
-    signatures = np.frombuffer(raw, np.uint32).reshape(-1, PERMUTATIONS)
-    links = near_duplicate_links(
-        table.column("id").to_pylist(),
-        table.column("digest").to_pylist(),
-        signatures,
-        plan.recipe.near_duplicate,
-    )
-    return write_fragment(plan.kb, "links", links_to_table(links))
-
-
-def _commit(
-    plan: BuildPlan, build: str, name: str, schema: pa.Schema, fragments: Sequence[Fragment]
-) -> Any:
-    """One commit that replaces the table's rows, then its index; tried again as a whole where another
-    writer came between. The rows do not depend on the version below, so a repeated commit doubles
-    nothing."""
-    uri = str(Path(plan.kb) / f"{name}.lance")
-    files = [lance.fragment.FragmentMetadata.from_json(made) for f in fragments for made in f.files]
-    rows = sum(fragment.rows for fragment in fragments)
-    operation = lance.LanceOperation.Overwrite(schema, files)
-    properties = {"build": build, "attempt": plan.attempt}
-    indexed = name in INDEXED and rows > 0
-    for _ in range(COMMIT_TRIES):
-        below = _latest_version(uri)
-        transaction = lance.Transaction(
-            read_version=below, operation=operation, transaction_properties=properties
-        )
-        try:
-            dataset = lance.LanceDataset.commit(
-                uri, transaction if below else operation, max_retries=0
-            )
-            if indexed:
-                dataset.create_scalar_index(INDEXED[name], "BTREE")
-        except (OSError, ValueError) as error:  # a CommitConflictError is one of these
-            text = str(error).lower()
-            if all(word not in text for word in ("conflict", "already exists", "incompatible")):
-                raise
-            continue
-        if dataset.version == below + 1 + indexed and dataset.count_rows() == rows:
-            return dataset
-    raise NotPublished(f"{uri}: {COMMIT_TRIES} commits were overtaken by another writer's")
-
-
-def _latest_version(uri: str) -> int:
-    try:
-        return int(lance.dataset(uri).version)
-    except (ValueError, FileNotFoundError):
-        return 0
-
-
 def _manifest(
-    plan: BuildPlan, build: str, inputs: str, derived: Derived, versions: Mapping[str, int],
+    plan: BuildPlan, build: str, inputs: str, derived: Derived, datasets: Mapping[str, Any],
     accounting: Accounting, counts: Mapping[str, int],
 ) -> Manifest:  # fmt: skip
-    rows = {
-        name: lance.dataset(str(Path(plan.kb) / f"{name}.lance"), version=version).count_rows()
-        for name, version in versions.items()
+    tables = {
+        name: TableVersion(dataset.version, dataset.count_rows(), derived.contents[name])
+        for name, dataset in datasets.items()
     }
     return Manifest(
         build=build,
@@ -295,24 +178,21 @@ def _manifest(
         encoder=plan.encoder,
         analyzer=analyzer_spec(),
         plan=plan.search,
-        tables={
-            name: TableVersion(version, rows[name], derived.contents[name])
-            for name, version in versions.items()
-        },
+        tables=tables,
         lexical=derived.lexical,
         serve=derived.serve,
         accounting=accounting,
         fit=Fit(build),
-        counts={**counts, **derived.counts, "links": rows["links"]},
+        counts={**counts, **derived.counts, "links": tables["links"].rows},
         lexical_format=INDEX_FORMAT,
     )
 
 
-def _fitted(root: Path, manifest: Manifest, plan: BuildPlan) -> Manifest:
+def _fitted(manifest: Manifest, plan: BuildPlan) -> Manifest:
     """With the STICKY parts: the parent's, unless it has none that fit, or they drifted too far."""
-    build = Build(root, manifest)
+    build = Build(plan.kb, manifest)
     sample = sample_of(build)
-    parent = read_manifest(root, plan.parent) if plan.parent else None
+    parent = read_manifest(plan.kb, plan.parent) if plan.parent else None
     if parent is not None and not plan.refit and parent.encoder == plan.encoder:
         drift = drift_between(parent.fit.sample, sample)
         fields = parent.plan.field_weights == plan.search.field_weights
@@ -329,16 +209,15 @@ def _fitted(root: Path, manifest: Manifest, plan: BuildPlan) -> Manifest:
 
 
 def _write_build(
-    root: Path, manifest: Manifest, parts: Sequence[Part], rejects: Sequence[Reject],
+    folder: Folder, manifest: Manifest, parts: Sequence[Part], rejects: Sequence[Reject],
     repairs: Mapping[str, int],
 ) -> None:  # fmt: skip
     """Parts, rejects and receipt first, the manifest last: its presence says that the build is whole."""
-    folder = manifest_path(root, manifest.build).parent
-    folder.mkdir(parents=True, exist_ok=True)
+    place = build_folder(manifest.build)
     ordered = sorted(rejects, key=lambda reject: (reject.uri, reject.stage, reject.detail))
     lines = [canonical_json(asdict(reject)) + "\n" for reject in ordered]
-    write_whole(folder / "rejects.jsonl", "".join(lines))
-    write_whole(folder / PARTS, parts_to_jsonl(parts))
+    folder.write(f"{place}/rejects.jsonl", "".join(lines).encode())
+    folder.write(f"{place}/{PARTS}", parts_to_jsonl(parts).encode())
     receipt = {
         "build": manifest.build,
         "content": manifest.content,
@@ -346,19 +225,17 @@ def _write_build(
         "counts": dict(manifest.counts),
         "repairs": dict(repairs),
     }
-    write_whole(folder / "receipt.json", json.dumps(receipt, indent=1, sort_keys=True) + "\n")
+    text = json.dumps(receipt, indent=1, sort_keys=True) + "\n"
+    folder.write(f"{place}/receipt.json", text.encode())
     faults.point("before-manifest")
-    write_once(folder / "manifest.json", manifest_to_json(manifest))
+    folder.create(manifest_name(manifest.build), manifest_to_json(manifest).encode())
 
 
-def _swap_current(root: Path, expected: str, build: str) -> None:
-    """Point `CURRENT` at `build` where it still names `expected`. The build lock is held."""
-    live = current_build(root)
-    if live == build:
-        return
-    if live != expected:
+def _go_live(plan: BuildPlan, build: str) -> None:
+    """Point `CURRENT` at `build` where it still names the parent."""
+    live = current_build(plan.kb)
+    if live != build and not swap_current(plan.kb, plan.parent, build):
         raise NotPublished(
-            f"{root} moved to build {live} while this one ran (it began from {expected or 'none'}); "
-            "run the build again"
+            f"{plan.kb} moved to build {current_build(plan.kb)} while this one ran (it began from "
+            f"{plan.parent or 'none'}); run the build again"
         )
-    point_current(root, build)

@@ -4,13 +4,8 @@ Rows are sorted by entry id, whatever order the tables have. Tables are read in 
 go straight into mapped files, so memory grows with ids and links, not with texts or vectors.
 """
 
-import errno
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +14,7 @@ import pyarrow as pa
 
 from stillroom import store
 from stillroom.dense import sign_bits
+from stillroom.folders import file_checksum
 from stillroom.schemas.arrow import (
     SERVE_ENTRIES,
     SERVE_FACETS,
@@ -27,20 +23,17 @@ from stillroom.schemas.arrow import (
     microseconds,
 )
 from stillroom.schemas.entries import LinkKind
-from stillroom.schemas.ids import DIGEST_BYTES, digest
+from stillroom.schemas.ids import digest
 from stillroom.schemas.manifest import DerivedFiles
-from stillroom.transforms import faults
 from stillroom.transforms.content import ContentDigest
 from stillroom.transforms.lexical_index import LexicalWriter, facet_terms
 
-DERIVED_PREFIX = ".derived-"
 BATCH = 8192  # rows of one read
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What was made: both folders, digests of the tables' content, counts, and the mean number of
-    terms an entry has by lexical field."""
+    """What was made: both folders, digests of the tables' content, and counts."""
 
     serve: DerivedFiles
     lexical: DerivedFiles
@@ -49,15 +42,14 @@ class Derived:
 
 
 def write_derived(
-    root: Path, tables: Mapping[str, Any], fields: tuple[str, ...], dims: int
+    into: Path, tables: Mapping[str, Any], fields: tuple[str, ...], dims: int
 ) -> Derived:
-    """Write `serve/<digest>/` and `lexical/<digest>/` below `root` from open Lance datasets.
+    """Write the folders `serve` and `lexical` in a local folder, from open Lance datasets.
 
     Raises ValueError where a link or key names no entry, or a dense key has no vector. (Values are
     compared with their spans where they are written.)
     """
-    aside = Path(tempfile.mkdtemp(prefix=DERIVED_PREFIX, dir=root))
-    serve, lexical = aside / "serve", aside / "lexical"
+    serve, lexical = into / "serve", into / "lexical"
     serve.mkdir(parents=True)
     entries = Sorted(tables["entries"])
     contents = {
@@ -66,16 +58,11 @@ def write_derived(
         "keys": _keys(serve, tables["keys"], entries, dims),
         "links": _links(serve, tables["links"], entries),
     }
-    made = _described(serve)
-    written = DerivedFiles(digest("lexical", contents["entries"], *fields), contents["entries"], {})
-    _move(serve, root / "serve" / made.digest)
-    faults.point("between-derived")
-    target = root / "lexical" / written.digest
-    _move(lexical, target)
-    shutil.rmtree(aside, ignore_errors=True)
-    files = DerivedFiles(written.digest, written.content, checksums(target))
-    vectors = np.load(root / "serve" / made.digest / store.VECTORS, mmap_mode="r")
-    return Derived(made, files, contents, {"entries": len(entries.ids), "vectors": len(vectors)})
+    made = described(serve)
+    # Names and bytes of what tantivy writes differ from run to run; what it is made from does not.
+    written = replace(described(lexical), content=digest("lexical", contents["entries"], *fields))
+    vectors = np.load(serve / store.VECTORS, mmap_mode="r")
+    return Derived(made, written, contents, {"entries": len(entries.ids), "vectors": len(vectors)})
 
 
 class Sorted:
@@ -235,30 +222,8 @@ def _close(*arrays: np.ndarray) -> None:
             array.flush()
 
 
-def _described(folder: Path) -> DerivedFiles:
-    files = checksums(folder)
+def described(folder: Path) -> DerivedFiles:
+    """Size and checksum of each file of a folder, which is named by them."""
+    files = {p.name: (p.stat().st_size, file_checksum(p)) for p in sorted(folder.iterdir())}
     name = digest("files", *(f"{name} {size} {sum_}" for name, (size, sum_) in files.items()))
     return DerivedFiles(name, name, files)
-
-
-def checksums(folder: Path) -> dict[str, tuple[int, str]]:
-    """Size and BLAKE2b of each file, by name, sorted."""
-    made: dict[str, tuple[int, str]] = {}
-    for path in sorted(folder.iterdir()):
-        state = blake2b(digest_size=DIGEST_BYTES)
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                state.update(block)
-        made[path.name] = (path.stat().st_size, state.hexdigest())
-    return made
-
-
-def _move(aside: Path, target: Path) -> None:
-    """Into place under its content's name; equal content that is there already stays."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists():
-        try:
-            os.replace(aside, target)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another publish was first
-                raise

@@ -27,7 +27,8 @@ from stillroom.transforms import faults
 from stillroom.transforms.coders import register_nouns
 from stillroom.transforms.load import REJECTS, DocumentRef
 from stillroom.transforms.near_duplicates import signature
-from stillroom.transforms.staging import StageCounter, Staging
+from stillroom.transforms.stages import StageCounter, timed
+from stillroom.transforms.staging import Staging
 
 TEXTS = "texts"
 
@@ -99,7 +100,7 @@ class _Shape(beam.DoFn):
 
     def setup(self) -> None:
         self._shaper.setup()
-        self._counter = StageCounter(self._staging.root, "shape")
+        self._counter = StageCounter(self._staging.scratch, "shape")
         self._entries = Metrics.counter("ShapeDocuments", "entries")
         self._cut = Metrics.counter("ShapeDocuments", "truncated")
 
@@ -112,8 +113,9 @@ class _Shape(beam.DoFn):
         for start in range(0, len(rows), 256):
             some = rows[start : start + 256]
             for row, plain in zip(some, table.take(some).to_pylist(), strict=True):
-                document = document_from_row(plain)
-                made = self._shaper.shape(document)
+                with timed("shape"):
+                    document = document_from_row(plain)
+                    made = self._shaper.shape(document)
                 if not made:
                     detail = "nothing in it can be searched"
                     yield TaggedOutput(
@@ -135,12 +137,13 @@ class _Shape(beam.DoFn):
             (m.entry, m.document, m.terms, signature(m.entry.value), m.truncated) for m in shaped
         )
         faults.point("shape")
-        self._staging.write("kept", part, documents)
-        self._staging.write("entries", part, entries_to_table(rows))
-        self._staging.write("keys", part, keys_to_table(keys))
-        self._staging.write("links", part, links_to_table(links))
-        dense = [(row, key) for row, key in enumerate(keys) if key.dense]
-        counts = self._shaper.tokens.count_many([key.text for _, key in dense])
+        with timed("shape"):
+            self._staging.write("kept", part, documents)
+            self._staging.write("entries", part, entries_to_table(rows))
+            self._staging.write("keys", part, keys_to_table(keys))
+            self._staging.write("links", part, links_to_table(links))
+            dense = [(row, key) for row, key in enumerate(keys) if key.dense]
+            counts = self._shaper.tokens.count_many([key.text for _, key in dense])
         for (row, key), tokens in zip(dense, counts, strict=True):
             yield TaggedOutput(TEXTS, (key.text_digest, TextRef(part, row, tokens)))
         self._entries.inc(len(shaped))

@@ -1,95 +1,68 @@
 """The staging area of one build attempt: Arrow files that stages leave for each other.
 
-Bodies go to disk at once and only references are shuffled, since runners hold shuffled elements in
-memory. A file is written aside and renamed, so a bundle that is delivered twice, or dies half-way,
-leaves one whole file or none; its name comes from its content's origin, so the second delivery
-replaces the first.
+Bodies go to disk, or the object store, at once and only references are shuffled, since runners hold
+shuffled elements in memory. A file is written whole, so a bundle that is delivered twice, or dies
+half-way, leaves one whole file or none; its name comes from its content's origin, so the second
+delivery replaces the first.
 """
 
 import os
 import threading
-import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
-from stillroom.schemas.ids import canonical_json
+from stillroom.folders import open_folder
+
+STAGING = ".staging"
 
 
+@dataclass(frozen=True, slots=True)
 class Staging:
-    """Names and files below one folder. Cheap to pickle: it holds only the path."""
+    """Names and files of one attempt. `root` is a folder or URI that all workers reach; `scratch` a
+    folder of the launcher's machine, for what only people look at while a build runs."""
 
-    def __init__(self, root: str) -> None:
-        self.root = root
-
-    def path(self, kind: str, name: str) -> Path:
-        return Path(self.root) / kind / f"{name}.arrow"
+    root: str
+    scratch: str = ""
 
     def write(self, kind: str, name: str, table: pa.Table) -> None:
         """Write a table whole: readers see it complete or not at all."""
-        path = self.path(kind, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-        with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        os.replace(aside, path)
+        folder = open_folder(self.root)
+        if folder.local:
+            path = Path(self.root) / _file(kind, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+            _write(table, pa.OSFile(str(aside), "wb"))
+            os.replace(aside, path)  # not synced: after a crash nobody reads it
+        else:
+            sink = pa.BufferOutputStream()
+            _write(table, sink)
+            folder.write(_file(kind, name), sink.getvalue())
 
     def read(self, kind: str, name: str) -> pa.Table:
-        """The table, mapped into memory."""
-        return _mapped(str(self.path(kind, name)))
+        """The table; mapped into memory, where it is on this machine."""
+        return _read(self.root, _file(kind, name))
 
     def names(self, kind: str) -> list[str]:
         """Names of the staged tables of a kind, sorted."""
-        return sorted(path.stem for path in (Path(self.root) / kind).glob("[!.]*.arrow"))
+        found = (PurePosixPath(file.name) for file in open_folder(self.root).files(kind))
+        return sorted(path.stem for path in found if not path.name.startswith("."))
 
 
-@lru_cache(maxsize=64)
-def _mapped(path: str) -> pa.Table:
-    return pa.ipc.open_file(pa.memory_map(path)).read_all()
+def _file(kind: str, name: str) -> str:
+    return f"{kind}/{name}.arrow"
 
 
-class StageCounter:
-    """Counts for the live view, one small file for each stage and process, at most three a second.
-
-    For people only: a retried bundle counts twice here. The accounting counts elements.
-    """
-
-    EVERY = 0.3  # seconds between writes
-
-    def __init__(self, staging_root: str, stage: str) -> None:
-        self._path = Path(staging_root) / "progress" / f"{stage}.{os.getpid()}.{id(self)}"
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._count = 0
-        self._written = 0.0
-
-    def add(self, count: int) -> None:
-        self._count += count
-        now = time.monotonic()
-        if now - self._written >= self.EVERY:
-            self._written = now
-            self.flush()
-
-    def flush(self) -> None:
-        aside = self._path.with_name(f".{self._path.name}")
-        aside.write_text(canonical_json(self._count))
-        os.replace(aside, self._path)
+def _write(table: pa.Table, sink: pa.NativeFile) -> None:
+    with sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
 
 
-def read_progress(staging_root: str) -> dict[str, int]:
-    """Sum of all counters by stage."""
-    totals: dict[str, int] = {}
-    for path in _progress_files(Path(staging_root) / "progress"):
-        try:
-            count = int(path.read_text() or 0)
-        except (OSError, ValueError):
-            continue  # being replaced at this moment; the next look sees it
-        stage = path.name.split(".", 1)[0]
-        totals[stage] = totals.get(stage, 0) + count
-    return totals
-
-
-def _progress_files(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+@lru_cache(maxsize=32)
+def _read(root: str, name: str) -> pa.Table:
+    folder = open_folder(root)
+    if folder.local:
+        return pa.ipc.open_file(pa.memory_map(f"{root}/{name}")).read_all()
+    return pa.ipc.open_file(pa.py_buffer(folder.read(name))).read_all()

@@ -21,7 +21,8 @@ from stillroom.transforms.encode import VectorRef
 from stillroom.transforms.load import REJECTS
 from stillroom.transforms.parts import CARRIED, ParentBuild, Part, without_documents, write_part
 from stillroom.transforms.shape import TextRef
-from stillroom.transforms.staging import StageCounter, Staging
+from stillroom.transforms.stages import StageCounter, timed
+from stillroom.transforms.staging import Staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,12 @@ class _Write(beam.DoFn):
         self._parent = ParentBuild(kb, parent)
 
     def setup(self) -> None:
-        self._counter = StageCounter(self._staging.root, "write")
+        self._counter = StageCounter(self._staging.scratch, "write")
 
     def process(self, group: tuple[str, Mapping[str, Iterable[Any]]]) -> Iterator[Any]:
         name = group[0]
-        staged = {table: self._staging.read(table, name) for table in ("entries", "keys", "links")}
-        tables = {**staged, "documents": self._staging.read("kept", name)}
-        tables["keys"] = self._with_vectors(tables["keys"], group[1]["vectors"])
-        check_spans(tables["documents"], tables["entries"])
+        with timed("write"):
+            tables = self._joined(name, group[1]["vectors"])
         failed = documents_without_vectors(tables["entries"], tables["keys"])
         if failed:
             documents = tables["documents"]
@@ -99,10 +98,19 @@ class _Write(beam.DoFn):
                 )
             tables = without_documents(tables, failed)
         faults.point("write")
-        part = write_part(self._kb, tables)
+        with timed("write"):
+            part = write_part(self._kb, tables)
         self._counter.add(part.documents)
         self._counter.flush()
         yield part
+
+    def _joined(self, name: str, located: Iterable[KeyVector]) -> dict[str, pa.Table]:
+        """The four tables of a part, values compared with their spans."""
+        tables = {table: self._staging.read(table, name) for table in ("entries", "keys", "links")}
+        tables["documents"] = self._staging.read("kept", name)
+        tables["keys"] = self._with_vectors(tables["keys"], located)
+        check_spans(tables["documents"], tables["entries"])
+        return tables
 
     def _with_vectors(self, keys: pa.Table, located: Iterable[KeyVector]) -> pa.Table:
         """The keys with the column `vector`; null where a key has none or the encoder failed."""
