@@ -85,17 +85,21 @@ class ObjectFolder:
         if expected is None:
             made = self.create(name, data)
         else:
-            with self._asking(name):
-                found = obstore.get(self._store, name)
-                made = bytes(found.bytes()) == expected
-                if made:
-                    version = {"e_tag": found.meta["e_tag"], "version": found.meta["version"]}
-                    try:
-                        obstore.put(self._store, name, data, mode=cast(Any, version))
-                    except PreconditionError:
-                        made = False
+            made = self._replace(name, expected, data)
         # Where an answer was lost, the second try finds what the first one wrote.
         return made or self.read(name) == data
+
+    def _replace(self, name: str, expected: bytes, data: bytes) -> bool:
+        with self._asking(name):
+            found = obstore.get(self._store, name)
+            if bytes(found.bytes()) != expected:
+                return False
+            seen = (("e_tag", found.meta["e_tag"]), ("version", found.meta["version"]))
+            version = {kind: value for kind, value in seen if value is not None}
+            with suppress(PreconditionError):
+                obstore.put(self._store, name, data, mode=cast(Any, version))
+                return True
+        return False
 
     def files(self, prefix: str = "") -> list[FileState]:
         now = datetime.now(UTC)

@@ -1,6 +1,7 @@
 """One small real knowledge base for the session: read, built and published like any other."""
 
 import json
+import multiprocessing
 import os
 import shutil
 from dataclasses import dataclass
@@ -230,6 +231,22 @@ def copied_kb(small_kb, tmp_path) -> Path:
     target = tmp_path / "copied.kb"
     shutil.copytree(small_kb.path, target)
     return target
+
+
+@pytest.fixture(scope="session")
+def s3():
+    """URI of a bucket on a real S3 server."""
+    from tests.s3 import s3_server
+
+    with s3_server() as uri:
+        yield uri
+
+
+@pytest.fixture(scope="session")
+def fork_server():
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.warm"])
+    return context
 
 
 @pytest.fixture(scope="session")

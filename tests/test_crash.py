@@ -1,6 +1,5 @@
 """Builds that are killed: what was served stays served, and a re-run ends like an undisturbed build."""
 
-import multiprocessing
 import os
 import random
 import resource
@@ -62,13 +61,6 @@ class Seed:
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory):
     return {seed: Seed(tmp_path_factory.mktemp(f"seed{seed}"), seed) for seed in SEEDS}
-
-
-@pytest.fixture(scope="module")
-def fork_server():
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.warm"])
-    return context
 
 
 def child(folder: Path, kb: Path, fault: str, file_limit: int) -> None:

@@ -39,7 +39,7 @@ class Staging:
         else:
             sink = pa.BufferOutputStream()
             _write(table, sink)
-            folder.write(_file(kind, name), sink.getvalue())
+            folder.write(_file(kind, name), sink.getvalue().to_pybytes())
 
     def read(self, kind: str, name: str) -> pa.Table:
         """The table; mapped into memory, where it is on this machine."""
