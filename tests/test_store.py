@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -139,15 +140,47 @@ def test_reading_writes_nothing(copied_kb):
     assert snapshot(copied_kb) == before
 
 
+def read_as(user: int, base: Path) -> None:
+    """In a child: exit code 0 if that user finds what is there, and may not write."""
+    import lancedb  # noqa: F401 - before the user changes: others may not see the libraries
+
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+    kb = stillroom.open(base)
+    (hit,) = kb.search("whales", k=1, mode="lexical")
+    assert kb.document(hit.document_id).text.startswith("Whales")
+    assert kb.refresh() is False
+    with pytest.raises(PermissionError):
+        (base / CURRENT).open("w")
+    os._exit(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_another_user_reads_what_it_may_not_write(small_kb, fork_server):
+    with tempfile.TemporaryDirectory() as place:
+        base = Path(place) / "base"
+        shutil.copytree(small_kb.path, base)
+        read_only(Path(place))
+        child = fork_server.Process(target=read_as, args=(65534, base))
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        read_only(Path(place), False)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_opens(copied_kb):
-    for path in [copied_kb, *copied_kb.rglob("*")]:
-        path.chmod(0o555 if path.is_dir() else 0o444)
+    read_only(copied_kb)
     try:
         assert stillroom.open(copied_kb).search("whales", mode="lexical")
     finally:
-        for path in [copied_kb, *copied_kb.rglob("*")]:
-            path.chmod(0o755 if path.is_dir() else 0o644)
+        read_only(copied_kb, False)
+
+
+def read_only(folder: Path, yes: bool = True) -> None:
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod((0o755 if path.is_dir() else 0o644) & ~(0o222 * yes))
 
 
 def test_a_base_may_be_moved(copied_kb, kb):
