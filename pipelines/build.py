@@ -28,7 +28,7 @@ from stillroom.pipelines.corpus import CorpusShaper, corpus_plan
 from stillroom.pipelines.options import pipeline_options
 from stillroom.pipelines.workers import failures_reported, workers_log_to
 from stillroom.schemas.ids import DIGEST_BYTES, digest
-from stillroom.schemas.manifest import Manifest
+from stillroom.schemas.manifest import TIMINGS, Manifest
 from stillroom.schemas.plan import SearchPlan
 from stillroom.schemas.recipe import Recipe
 from stillroom.schemas.rejects import Reject
@@ -57,6 +57,11 @@ from stillroom.transforms.publish import (
 from stillroom.transforms.shape import TEXTS, ShapeDocuments, Shaper
 from stillroom.transforms.stages import STEP, stage_seconds, timed
 from stillroom.transforms.staging import STAGING, Staging
+from stillroom.transforms.vocabulary import (
+    EncodeVocabulary,
+    cached_vocabulary,
+    vocabulary_vectors,
+)
 from stillroom.transforms.write import WriteParts
 
 # A knowledge base's kind is its shaper and its search plan; all else is shared.
@@ -66,8 +71,8 @@ KINDS: dict[str, tuple[MakeShaper, Callable[[Recipe], SearchPlan]]] = {
 }
 OUTCOME = "outcome"  # what the publishing worker leaves for the launcher, in the staging area
 FAILURE = "last-failure.txt"
-TIMINGS = "timings.json"
 MEAN_TEXT_BYTES = 1_000
+VOCABULARY_FROM_BYTES = 200_000  # less is mostly too little for a light encoder
 # Fields of a recipe on which LOCAL results depend; a change of them shapes every document again.
 LOCAL_FIELDS = (
     "kind", "segment", "segment_tokens", "keys", "dense_keys", "compressor", "compress_rate",
@@ -97,6 +102,15 @@ class Planned:
     @property
     def bytes(self) -> int:
         return sum(file.size for shard in self.shards for file in shard.files)
+
+    @property
+    def vocabulary(self) -> bool:
+        """Whether workers should run the vocabulary pass: a light encoder will be fitted, for all that
+        is known now, and this machine has not run it for this model before."""
+        cached = cached_vocabulary(self.build.encoder)
+        new = self.live is None or self.build.refit or not self.vectors_carried
+        large = self.bytes >= VOCABULARY_FROM_BYTES and bool(self.build.encoder.lengths)
+        return new and large and (cached is None or not cached.exists())
 
     @property
     def vectors_carried(self) -> bool:
@@ -240,6 +254,9 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
         | "CountFates" >> Count.PerElement()
         | "TypedFates" >> beam.Map(_same).with_output_types(tuple[Fate, int])
     )
+    vocabulary = pipeline | "Vocabulary" >> EncodeVocabulary(
+        staging, plan.encoder, planned.vocabulary
+    )
     duplicates = read[DUPLICATES] | "Duplicates" >> Count.Globally()
     _ = (
         pipeline
@@ -256,6 +273,7 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
             AsList(fates),
             AsSingleton(duplicates),
             AsSingleton(inputs),
+            AsList(vocabulary),
         )
     )
 
@@ -263,7 +281,7 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
 def _publish_once(
     _attempt: str, plan: BuildPlan, same: bool, staging: Staging, written: list[Part],
     carried: list[Part], rejects: list[Reject], fates: list[tuple[Fate, int]], duplicates: int,
-    inputs: str,
+    inputs: str, vocabulary: list[str],
 ) -> None:  # fmt: skip
     """Publish and leave the outcome for the launcher. A refusal is an outcome, not a crash: a runner
     would retry it and bury its words under its own."""
@@ -278,7 +296,9 @@ def _publish_once(
         if live is not None and unchanged:
             outcome = Outcome(live.build, False, account(made), live.counts, {}, live.plan)
         else:
-            outcome = publish(plan, made, steps.begin)
+            outcome = publish(
+                plan, made, steps.begin, lambda e: vocabulary_vectors(e, staging, vocabulary)
+            )
         raw = noun_to_bytes(outcome)
     except NotPublished as refusal:
         raw = b"!" + str(refusal).encode()

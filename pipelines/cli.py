@@ -272,6 +272,38 @@ def verify(
         raise typer.Exit(1)
 
 
+@app.command()
+def report(
+    kb: KB,
+    out: Annotated[
+        Path | None, typer.Option(help="The page to write: NAME.report.html here, if not given.")
+    ] = None,
+    build: Annotated[str, typer.Option(help="The build, by its id's beginning.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write one HTML page about a base: accounting, rejects, sizes, timings, growth, health."""
+    _quiet_libraries()
+    from stillroom.pipelines.report import gather
+
+    name = find_build(kb, build) if build else ""
+    if as_json:
+        if out is not None:
+            raise BadInput("--out names the page, and --json prints data instead of one")
+        show.as_json(asdict(gather(kb, name)))
+        return
+    try:
+        from stillroom.pipelines.report_page import render
+    except ImportError as error:
+        raise MissingExtra(f"the report ({error.name} is not installed)", "report") from error
+    made = gather(kb, name)
+    path = out or Path(f"{made.name}.report.html")
+    try:
+        path.write_text(render(made), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+    typer.echo(str(path))
+
+
 def _maintenance() -> Any:
     _quiet_libraries()
     try:

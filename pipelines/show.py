@@ -20,8 +20,9 @@ SNIPPET = 320  # code points of a value that a terminal shows
 
 
 def as_json(data: Any) -> None:
-    """Readable JSON on standard output."""
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=1, default=str))
+    """Readable JSON on standard output. A lone surrogate, which no encoding takes, is escaped."""
+    text = json.dumps(data, ensure_ascii=False, indent=1, default=str)
+    typer.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
 def plan(planned: Any, json_too: bool) -> None:

@@ -18,6 +18,11 @@ from stillroom.legs import Encode, Legs, Query, gather, score, timed
 from stillroom.reasons import reasons_of
 from stillroom.store import Build
 
+LEXICAL_ONLY = (
+    "lexical leg only: this base has no light query encoder, and the full one is not installed "
+    "(pip install 'stillroom[build,models]')"
+)
+
 
 def search(builds: Sequence[Build], query: Query, encode: Encode | None) -> Hits:
     """The hits of `query` over `builds`. `encode` makes a query vector (None: lexical leg only)."""
@@ -101,8 +106,10 @@ def _notes(gathered: list[Legs], query: Query, encode: Encode | None) -> tuple[s
     untimed = sum(legs.untimed for legs in gathered)
     if untimed:
         notes.append(f"{untimed} entries have no time, so since/until left them out")
-    if encode is None and query.mode == "hybrid":
-        notes.append(
-            "lexical leg only: no query encoder is installed (pip install 'stillroom[build,models]')"
-        )
+    for legs in gathered:
+        if legs.note and legs.note not in notes:
+            notes.append(legs.note)
+        wanted = query.mode != "lexical" and legs.plan.dense_weight > 0 and len(legs.build.vectors)
+        if wanted and not legs.encoder and LEXICAL_ONLY not in notes:
+            notes.append(LEXICAL_ONLY)
     return tuple(notes)

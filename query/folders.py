@@ -25,6 +25,7 @@ from stillroom.schemas.ids import DIGEST_BYTES
 
 PathLike = str | os.PathLike[str]
 SCRATCH = ".scratch-"
+CACHE = "STILLROOM_CACHE"  # the environment variable that names the cache
 
 
 class Locked(StillroomError):
@@ -127,6 +128,22 @@ def file_checksum(path: Path) -> str:
         while block := stream.read(1 << 20):
             state.update(block)
     return state.hexdigest()
+
+
+def cache_folder() -> Path:
+    """A folder of this machine for what can be fetched or made again, made if need be. Raises BadInput
+    where it cannot be written."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(os.environ.get(CACHE) or f"{base}/stillroom").expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(None, "it is not writable")
+    except OSError as error:
+        raise BadInput(
+            f"files are cached in {folder}, but {error.strerror}: name another folder in {CACHE}"
+        ) from error
+    return folder
 
 
 class LocalFolder:

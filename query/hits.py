@@ -20,7 +20,8 @@ class Reason:
     `rank` is 1-based in that leg's own list (None: the leg did not reach the hit, its true score is
     shown all the same); `score` is raw (BM25 or cosine); `contribution` is its share of `Hit.score`.
     `key_kind`, `key_text` and `key_span` are the key that matched; `terms` the analyzed query terms
-    that did; `ranges` where they stand in `Hit.value`, in code points.
+    that did; `ranges` where they stand in `Hit.value`, in code points; `encoder` which one made the
+    query's vector.
     """
 
     leg: str
@@ -32,6 +33,7 @@ class Reason:
     key_span: Span | None = None
     terms: tuple[str, ...] = ()
     ranges: tuple[tuple[int, int], ...] = ()
+    encoder: str = ""
 
 
 class Hit:

@@ -1,7 +1,6 @@
 """The knowledge base as a reader sees it: one live build of each path, searched until refreshed."""
 
 import asyncio
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from stillroom import engine
-from stillroom.encoders import load_for
 from stillroom.errors import BadInput, MissingExtra
 from stillroom.filters import When, Where, facet_names, make_filter
 from stillroom.folders import PathLike
 from stillroom.fusion import make_scale
 from stillroom.hits import Hit, Hits
-from stillroom.legs import Encode, Query, gather, score
+from stillroom.legs import Query, gather, score
 from stillroom.lexical import query_terms
+from stillroom.query_vectors import Encode, is_installed
 from stillroom.schemas.arrow import document_from_row
 from stillroom.schemas.documents import Document
 from stillroom.store import Build, current_build, open_table
@@ -81,18 +80,18 @@ class KnowledgeBase:
 
         `where` maps facet names to a value, a list of alternatives, or {"gte": ..., "lt": ...};
         `since`/`until` keep entries whose time overlaps that range. `mode` is hybrid, dense or
-        lexical. `encoder` None takes what the base offers, "full" asks for the model that made its
-        vectors. Raises BadInput, MissingExtra, VersionSkew.
+        lexical. `encoder` None takes what the base offers: its "light" encoder where that is good
+        enough, else "full", the model that made its vectors. Raises BadInput, MissingExtra, VersionSkew.
         """
         builds = self._builds
         query = Query(text, k, where, since, until, mode, collapse)
-        return engine.search(builds, query, self._encode(mode, encoder))
+        return engine.search(builds, query, _encoder(mode, encoder, builds))
 
     def search_batch(self, texts: Sequence[str], **options: Any) -> list[Hits]:
         """`search` for each text, all against the same builds."""
         builds = self._builds
         mode = options.get("mode", "hybrid")
-        encode = self._encode(mode, options.pop("encoder", None))
+        encode = _encoder(mode, options.pop("encoder", None), builds)
         return [engine.search(builds, Query(text, **options), encode) for text in texts]
 
     async def asearch(self, text: str, **options: Any) -> Hits:
@@ -135,7 +134,7 @@ class KnowledgeBase:
 
     def why(self, text: str, entry_id: str, **options: Any) -> Why:
         """Why this entry is or is not found for `text`. Looks past the usual depth of the legs."""
-        encode = self._encode(options.get("mode", "hybrid"), options.pop("encoder", None))
+        encode = _encoder(options.get("mode", "hybrid"), options.pop("encoder", None), self._builds)
         for build in self._builds:
             row = build.row_of(entry_id)
             if row >= 0:
@@ -163,26 +162,17 @@ class KnowledgeBase:
         """Entries, over all bases."""
         return sum(build.entries.num_rows for build in self._builds)
 
-    def _encode(self, mode: str, encoder: str | None) -> Encode | None:
-        if encoder == "light":
-            raise BadInput("this base has no light query encoder; encoder='full' or None")
-        if encoder not in (None, "full"):
-            raise BadInput(f"encoder is 'light', 'full' or None, not {encoder!r}")
-        if mode == "lexical":
-            return None
-        if importlib.util.find_spec("sentence_transformers") is None:
-            if mode == "dense" or encoder == "full":
+
+def _encoder(mode: str, asked: str | None, builds: Sequence[Build]) -> Encode | None:
+    """None where no vector is wanted. Raises MissingExtra where one is, and nothing can make it."""
+    encode = Encode(asked)
+    if mode == "lexical":
+        return None
+    if mode == "dense":
+        for build in builds:
+            if build.light is None and not is_installed(build.manifest.encoder):
                 raise MissingExtra("encoding a query with the full model", "build,models")
-            return None
-        return _encode_query
-
-
-def _encode_query(build: Build, text: str) -> np.ndarray:
-    encoder = load_for(build.manifest.encoder, exact=False)
-    vector: np.ndarray = encoder.encode_queries([text])[0]
-    if not np.isfinite(vector).all():
-        raise BadInput(f"the encoder {encoder.spec.name!r} gave no vector for this query")
-    return vector
+    return encode
 
 
 def _why(build: Build, row: int, query: Query, encode: Encode | None) -> Why:

@@ -12,12 +12,13 @@ from stillroom.errors import BadInput
 from stillroom.filters import Filter, When, Where
 from stillroom.fusion import Scale, fuse
 from stillroom.lexical import lexical_leg
+from stillroom.query_vectors import QueryVector
 from stillroom.schemas.plan import SearchPlan
 from stillroom.store import Build
 from stillroom.tokens import without_surrogates
 
 MODES = ("hybrid", "dense", "lexical")
-Encode = Callable[[Build, str], np.ndarray]
+Encode = Callable[[Build, str], QueryVector | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Legs:
     lexical_list: np.ndarray  # raw scores of the leg's own list, for the scale
     dense_list: np.ndarray
     untimed: int = 0
+    encoder: str = ""  # which made the query's vector; "" where none did
+    note: str = ""  # what to say of that
     score: np.ndarray = field(default_factory=lambda: np.empty(0))
 
 
@@ -76,15 +79,16 @@ def gather(
             lexical_rows, lexical_scores = lexical_leg(build, plan, query.text, allowed)
     dense_rows, dense_scores = none
     vector_rows = np.empty(0, np.int64)
-    vector = None
+    made = None
     wanted = query.mode == "dense" or (query.mode == "hybrid" and plan.dense_weight > 0)
     if wanted and encode is not None and len(build.vectors):
         with timed(timings, "encode"):
-            vector = encode(build, query.text)
+            made = encode(build, query.text)
+    if made is not None:
         with timed(timings, "dense"):
             mask = None if allowed is None else allowed.rows[build.key_entry]
             count = max(plan.depth, plan.rescore)
-            rows, scores = nearest_vectors(build.vectors, build.bits, vector, count, mask)
+            rows, scores = nearest_vectors(build.vectors, build.bits, made.vector, count, mask)
             dense_rows, dense_scores, vector_rows = best_by_entry(build.key_entry, rows, scores)
             dense_rows, dense_scores = dense_rows[: plan.depth], dense_scores[: plan.depth]
             vector_rows = vector_rows[: plan.depth]
@@ -99,10 +103,12 @@ def gather(
         lexical_list=lexical_scores,
         dense_list=dense_scores,
         untimed=0 if allowed is None else allowed.untimed,
+        encoder=made.encoder if made is not None else "",
+        note=made.note if made is not None else "",
     )  # fmt: skip
-    if vector is not None:
+    if made is not None:
         with timed(timings, "dense"):
-            _fill_dense(legs, vector)
+            _fill_dense(legs, made.vector)
     return legs
 
 

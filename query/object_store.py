@@ -26,10 +26,9 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
 from stillroom.errors import BadInput, Damaged, Unreachable
-from stillroom.folders import FileState, file_checksum
+from stillroom.folders import FileState, cache_folder, file_checksum
 from stillroom.schemas.ids import DIGEST_BYTES
 
-CACHE = "STILLROOM_CACHE"  # the environment variable that names the cache
 CACHE_DAYS = 30  # a cached file that was not opened for so long goes when another comes
 PATIENCE = timedelta(seconds=60)  # how long a request is tried again
 
@@ -122,7 +121,7 @@ class ObjectFolder:
 
     def path(self, name: str, size: int, checksum: str) -> Path:
         """From the cache, by its checksum; fetched first where it is not there."""
-        cached = _cache() / checksum
+        cached = cache_folder() / checksum
         try:
             if cached.stat().st_size == size:
                 os.utime(cached)
@@ -133,7 +132,7 @@ class ObjectFolder:
 
     def place(self, made: Path, name: str) -> None:
         """Upload, and keep what was made in the cache: whoever built it reads it next."""
-        cache = _cache()
+        cache = cache_folder()
         for path in sorted(made.iterdir()):
             with self._asking(name):
                 obstore.put(self._store, f"{name}/{path.name}", path)
@@ -141,7 +140,7 @@ class ObjectFolder:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(prefix="stillroom-", dir=_cache()) as made:
+        with tempfile.TemporaryDirectory(prefix="stillroom-", dir=cache_folder()) as made:
             yield Path(made)
 
     def lock(self) -> Any:
@@ -181,22 +180,6 @@ class ObjectFolder:
             raise
         except (BaseError, OSError, ValueError) as error:
             raise Unreachable(f"{self.uri}/{name}: {_first(error)}") from error
-
-
-def _cache() -> Path:
-    """The folder of cached files, made if need be. Raises BadInput."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(os.environ.get(CACHE) or f"{base}/stillroom").expanduser()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(None, "it is not writable")
-    except OSError as error:
-        raise BadInput(
-            f"files of an object store are kept in {folder}, but {error.strerror}: "
-            f"name another folder in {CACHE}"
-        ) from error
-    return folder
 
 
 def _sweep(cache: Path) -> None:

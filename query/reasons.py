@@ -44,7 +44,16 @@ def reasons_of(legs: Legs, position: int, scale: Scale, query: Query) -> tuple[R
         rank_or_none = int(legs.dense_rank[position]) or None
         made.append(
             Reason(
-                "dense", rank_or_none, raw, gain, key["kind"], key["text"], span_or_none, (), ranges
+                "dense",
+                rank_or_none,
+                raw,
+                gain,
+                key["kind"],
+                key["text"],
+                span_or_none,
+                (),
+                ranges,
+                legs.encoder,
             )
         )
     return tuple(made)

@@ -5,6 +5,7 @@
     my.kb/{documents,entries,keys,links}.lance
     my.kb/lexical/<digest>/                tantivy, one segment
     my.kb/serve/<digest>/                  derived, memory-mapped: what a query reads
+    my.kb/encoders/<digest>/               the light query encoder
 
 A `Build` is one build, opened for reading. It never changes: a reader moves by opening another. The
 folder may lie on an object store (`stillroom.folders`): then what a query reads is cached here.
@@ -23,6 +24,7 @@ import tantivy
 from stillroom.analyzers import analyzer_report, analyzer_spec
 from stillroom.errors import Damaged, MissingExtra, NotAKnowledgeBase, VersionSkew
 from stillroom.folders import PathLike, open_folder
+from stillroom.light import LightEncoder
 from stillroom.schemas.lexical import INDEX_FORMAT
 from stillroom.schemas.manifest import Manifest, UnknownFormat, manifest_from_json
 
@@ -34,7 +36,7 @@ ENTRIES, KEYS, LINKS, FACETS = "entries.arrow", "keys.arrow", "links.arrow", "fa
 NO_TIME = np.iinfo(np.int64).min
 MAPPED = (
     "entries", "keys", "links", "facets", "vectors", "bits", "key_entry", "times", "prior", "group",
-    "searcher",
+    "searcher", "light",
 )  # fmt: skip
 
 
@@ -209,6 +211,18 @@ class Build:
                     f"the lexical index of {self.kb} cannot be opened: {error}"
                 ) from error
             return index.schema, index.searcher()
+
+    @cached_property
+    def light(self) -> LightEncoder | None:
+        """The light query encoder, or None where the build has none."""
+        if self.manifest.light is None:
+            return None
+        made = self.manifest.light.files
+        place = f"encoders/{made.digest}"
+        folder = open_folder(self.kb)
+        return LightEncoder(
+            {name: folder.path(f"{place}/{name}", *known) for name, known in made.files.items()}
+        )
 
     def row_of(self, entry_id: str) -> int:
         """The row of an entry by its id, or -1. Rows are sorted by id: a binary search."""

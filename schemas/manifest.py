@@ -12,7 +12,12 @@ from stillroom.schemas.rejects import Accounting
 from stillroom.schemas.specs import AnalyzerSpec, EncoderSpec
 
 MANIFEST_FORMAT = 1
+LIGHT_BARS = {
+    "dense": 0.93,
+    "hybrid": 0.96,
+}  # retention from which the light encoder is the default
 TABLES = ("documents", "entries", "keys", "links")
+TIMINGS = "timings.json"  # beside the manifest, which is equal for equal builds; times are not
 
 
 class UnknownFormat(ValueError):
@@ -52,6 +57,19 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
+class Light:
+    """A light query encoder: its files, its retention, and the number of texts that it was fitted on.
+
+    `retention` is the share of the full model's mean reciprocal rank that it keeps, by leg (`dense`,
+    `hybrid`), on pseudo-queries whose entries had no part in a fit made for that.
+    """
+
+    files: DerivedFiles
+    retention: Mapping[str, float]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """One build: tables, files, specs, recipe, plan, counts, and the build it came from."""
 
@@ -68,9 +86,16 @@ class Manifest:
     serve: DerivedFiles
     accounting: Accounting
     fit: Fit
+    light: Light | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     lexical_format: str = ""
     format: int = MANIFEST_FORMAT
+
+    @property
+    def light_is_default(self) -> bool:
+        """Whether queries are encoded by the light encoder unless another is asked for."""
+        kept = self.light.retention if self.light is not None else {}
+        return bool(kept) and all(kept[leg] >= bar for leg, bar in LIGHT_BARS.items())
 
     @property
     def content(self) -> str:
@@ -81,6 +106,7 @@ class Manifest:
             self.lexical.content,
             self.serve.content,
             canonical_json(asdict(self.plan)),
+            self.light.files.content if self.light is not None else "",
         )
 
 
@@ -121,6 +147,7 @@ def manifest_from_json(text: str) -> Manifest:
                 "serve": _files(data["serve"]),
                 "accounting": Accounting(**data["accounting"]),
                 "fit": Fit(**_tuples(data["fit"])),
+                "light": _light(data["light"]),
             }
         )
     except (AttributeError, KeyError, TypeError) as error:
@@ -129,6 +156,10 @@ def manifest_from_json(text: str) -> Manifest:
 
 def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+
+
+def _light(data: Mapping[str, Any] | None) -> Light | None:
+    return None if data is None else Light(**{**data, "files": _files(data["files"])})
 
 
 def _files(data: Mapping[str, Any]) -> DerivedFiles:

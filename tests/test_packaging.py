@@ -1,6 +1,7 @@
 """The package list against the tree, the extras against the messages that name them, py.typed."""
 
 import ast
+import fnmatch
 import re
 import tomllib
 from pathlib import Path
@@ -38,6 +39,14 @@ def test_packages_are_typed_and_importable(package):
 
 def test_py_typed_is_package_data():
     assert "py.typed" in SETUPTOOLS["package-data"]["*"]
+
+
+def test_every_file_of_a_package_is_installed_with_it():
+    patterns = [*SETUPTOOLS["package-data"]["*"], "*.py"]
+    for folder in SETUPTOOLS["package-dir"].values():
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                assert any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns), path
 
 
 def test_extras_that_messages_name_exist():

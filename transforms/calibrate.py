@@ -9,9 +9,9 @@ finds nothing this way, and its weight falls to zero. No relevance judgement is 
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from stillroom.analyzers import standard_analyzer
 from stillroom.fusion import make_scale
 from stillroom.legs import Query, gather
 from stillroom.lexical import query_terms
+from stillroom.query_vectors import QueryVector
 from stillroom.schemas.entries import KeyKind
 from stillroom.schemas.ids import digest
 from stillroom.schemas.plan import EXACT_FIELD, SearchPlan
@@ -46,21 +47,44 @@ class PseudoQuery:
     value: str
 
 
-def fit_dense_weight(build: Build, encode_queries: Encode, encode_documents: Encode) -> SearchPlan:
-    """The build's plan with its fitted dense weight, and the figures it was fitted on."""
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The build's plan with its fitted dense weight, and what it was fitted on: pseudo-queries, the texts
+    and vectors of their entries without them (float32 [queries, dims]), and reciprocal ranks by weight of
+    GRID (float64 [queries, len(GRID)])."""
+
+    build: Build
+    plan: SearchPlan
+    queries: tuple[PseudoQuery, ...] = ()
+    texts: tuple[str, ...] = ()
+    rest: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    ranks: np.ndarray = field(default_factory=lambda: np.empty((0, len(GRID))))
+
+    def retention(self, encode: Callable[[str], np.ndarray | None]) -> dict[str, float]:
+        """The share of the mean reciprocal rank that another query encoder keeps, by leg."""
+        none = np.zeros(self.rest.shape[1], np.float32)
+        made = [encode(query.text) for query in self.queries]
+        vectors = np.array([none if vector is None else vector for vector in made])
+        ranks = _all_ranks(self.build, self.queries, vectors, self.rest)
+        weight = self.plan.dense_weight
+        kept: dict[str, float] = {}
+        for leg, at in (("dense", 1.0), ("hybrid", weight)):
+            new, old = (float(np.interp(at, GRID, r.mean(axis=0))) for r in (ranks, self.ranks))
+            kept[leg] = round(new / old, 4) if old else 0.0
+        return kept
+
+
+def calibrate(build: Build, encode_queries: Encode, encode_documents: Encode) -> Calibration:
+    """Fit the dense weight of a build."""
     plan = build.manifest.plan
-    queries = list(pseudo_queries(build))
+    queries = tuple(pseudo_queries(build))
     if not queries or not len(build.vectors):
-        return replace(plan, dense_weight=PRIOR_WEIGHT if len(build.vectors) else 0.0)
-    vectors = _halved(encode_queries, [q.text for q in queries])
-    rest = _halved(encode_documents, [f"{q.title}\n{q.value}".strip() for q in queries])
-    lengths = _mean_lengths(build)
-    ranks = np.array(
-        [
-            _reciprocal_ranks(build, plan, query, vector, own, lengths)
-            for query, vector, own in zip(queries, vectors, rest, strict=True)
-        ]
-    )
+        weight = PRIOR_WEIGHT if len(build.vectors) else 0.0
+        return Calibration(build, replace(plan, dense_weight=weight))
+    vectors = in_two_threads(encode_queries, [q.text for q in queries])
+    texts = tuple(f"{q.title}\n{q.value}".strip() for q in queries)
+    rest = in_two_threads(encode_documents, list(texts))
+    ranks = _all_ranks(build, queries, vectors, rest)
     quality = ranks.mean(axis=0)
     weight, confidence = shrunk_weight(ranks)
     figures = {
@@ -71,10 +95,23 @@ def fit_dense_weight(build: Build, encode_queries: Encode, encode_documents: Enc
         "prior": PRIOR_WEIGHT,
         "spread": round(confidence, 4),
     }
-    return replace(plan, dense_weight=weight, calibration=figures)
+    plan = replace(plan, dense_weight=weight, calibration=figures)
+    return Calibration(build, plan, queries, texts, rest, ranks)
 
 
-def _halved(encode: Encode, texts: list[str]) -> np.ndarray:
+def _all_ranks(
+    build: Build, queries: Sequence[PseudoQuery], vectors: np.ndarray, rest: np.ndarray
+) -> np.ndarray:
+    plan, lengths = build.manifest.plan, _mean_lengths(build)
+    return np.array(
+        [
+            _reciprocal_ranks(build, plan, query, vector, own, lengths)
+            for query, vector, own in zip(queries, vectors, rest, strict=True)
+        ]
+    )
+
+
+def in_two_threads(encode: Encode, texts: list[str]) -> np.ndarray:
     """Encode in two threads: only this step of a build runs, so another core is free. A vector does
     not depend on its batch."""
     middle = len(texts) // 2
@@ -159,7 +196,8 @@ def _reciprocal_ranks(
     lengths: dict[str, float],
 ) -> np.ndarray:  # fmt: skip
     """float64 [len(GRID)]: 1/rank of the query's own entry among all, for each dense weight."""
-    legs = gather(build, plan, Query(query.text), None, lambda _build, _text: vector, {})
+    made = QueryVector(vector, "")
+    legs = gather(build, plan, Query(query.text), None, lambda _build, _text: made, {})
     # Near-duplicates of the entry still hold the query word for word: they are no better answers.
     others = build.group[legs.candidates] != build.group[query.row]
     own_lexical = _own_bm25(build, plan, query, lengths)

@@ -112,10 +112,11 @@ def _remove_folders(folder: Folder, kept: list[Manifest], age: timedelta) -> Non
     named = {
         *(f"serve/{m.serve.digest}" for m in kept),
         *(f"lexical/{m.lexical.digest}" for m in kept),
+        *(f"encoders/{m.light.files.digest}" for m in kept if m.light is not None),
         *(build_folder(m.build) for m in kept),
     }
     places = [
-        *(f"{top}/{name}" for top in ("serve", "lexical", "builds", STAGING)
+        *(f"{top}/{name}" for top in ("serve", "lexical", "encoders", "builds", STAGING)
           for name in folder.folders(top)),
         *(name for name in folder.folders("") if name.startswith(SCRATCH)),
     ]  # fmt: skip
@@ -162,7 +163,8 @@ def verify_build(
 
 def _files(kb: PathLike, manifest: Manifest) -> Iterator[str]:
     folder = open_folder(kb)
-    for place, files in (("serve", manifest.serve), ("lexical", manifest.lexical)):
+    light = [("encoders", manifest.light.files)] if manifest.light is not None else []
+    for place, files in (("serve", manifest.serve), ("lexical", manifest.lexical), *light):
         yield from _damaged(folder, f"{place}/{files.digest}", files)
 
 

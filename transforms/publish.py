@@ -9,11 +9,10 @@ finds the manifest and only swaps the pointer.
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from stillroom.analyzers import analyzer_spec
-from stillroom.encoders import load_for
 from stillroom.errors import NotPublished
 from stillroom.folders import Folder, open_folder
 from stillroom.schemas.ids import canonical_json, digest
@@ -23,12 +22,12 @@ from stillroom.schemas.plan import SearchPlan
 from stillroom.schemas.recipe import Recipe
 from stillroom.schemas.rejects import Accounting, Reject
 from stillroom.schemas.specs import EncoderSpec
-from stillroom.store import Build, build_folder, current_build, manifest_name, read_manifest
+from stillroom.store import build_folder, current_build, manifest_name, read_manifest
 from stillroom.transforms import faults
-from stillroom.transforms.calibrate import MAX_DRIFT, drift_between, fit_dense_weight, sample_of
 from stillroom.transforms.carry import Fate
 from stillroom.transforms.parts import PARTS, Part, parts_to_jsonl
 from stillroom.transforms.serving import Derived, write_derived
+from stillroom.transforms.sticky import Vocabulary, fitted
 from stillroom.transforms.tables import Commits, commit_tables, pin_tables
 from stillroom.versions import swap_current
 
@@ -72,9 +71,13 @@ class Made:
 
 
 def publish(
-    plan: BuildPlan, made: Made, progress: Callable[[str], None] = lambda step: None
+    plan: BuildPlan,
+    made: Made,
+    progress: Callable[[str], None] = lambda step: None,
+    vocabulary: Vocabulary = lambda encoder: encoder.encode_vocabulary(0, encoder.vocabulary_size),
 ) -> Outcome:
-    """Make these parts the live build. Raises NotPublished where nothing may be published."""
+    """Make these parts the live build. `vocabulary` gives an encoder's vectors of single tokens, if a
+    light encoder is fitted. Raises NotPublished where nothing may be published."""
     folder = open_folder(plan.kb)
     parts = sorted((*made.written, *made.carried), key=lambda part: part.name)
     accounting = account(made)
@@ -109,8 +112,9 @@ def publish(
             raise NotPublished(f"the build is not consistent: {error}") from error
         manifest = _manifest(plan, build, made.inputs, derived, datasets, accounting, counts)
         faults.point("after-derived")
-        progress("fusion weight")
-        manifest = _fitted(manifest, plan)
+        progress("fits")
+        parent = read_manifest(plan.kb, plan.parent) if plan.parent and not plan.refit else None
+        manifest = fitted(manifest, folder, parent, vocabulary)
         progress("manifest")
         _write_build(folder, manifest, parts, made.rejects, repairs)
     pin_tables(plan.kb, read_manifest(plan.kb, build))
@@ -186,26 +190,6 @@ def _manifest(
         counts={**counts, **derived.counts, "links": tables["links"].rows},
         lexical_format=INDEX_FORMAT,
     )
-
-
-def _fitted(manifest: Manifest, plan: BuildPlan) -> Manifest:
-    """With the STICKY parts: the parent's, unless it has none that fit, or they drifted too far."""
-    build = Build(plan.kb, manifest)
-    sample = sample_of(build)
-    parent = read_manifest(plan.kb, plan.parent) if plan.parent else None
-    if parent is not None and not plan.refit and parent.encoder == plan.encoder:
-        drift = drift_between(parent.fit.sample, sample)
-        fields = parent.plan.field_weights == plan.search.field_weights
-        if fields and parent.plan.dense_kinds == plan.search.dense_kinds and drift <= MAX_DRIFT:
-            carried = replace(
-                plan.search,
-                dense_weight=parent.plan.dense_weight,
-                calibration=parent.plan.calibration,
-            )
-            return replace(manifest, plan=carried, fit=replace(parent.fit, drift=drift))
-    encoder = load_for(plan.encoder, exact=True)
-    fitted = fit_dense_weight(build, encoder.encode_queries, encoder.encode_documents)
-    return replace(manifest, plan=fitted, fit=Fit(manifest.build, sample))
 
 
 def _write_build(

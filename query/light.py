@@ -1,0 +1,64 @@
+"""The light query encoder: a query's vector by table look-up, after LightRetriever (arXiv 2505.12260).
+
+Documents get a full transformer once; a query is the weighted mean of rows of a table, one row a token,
+in the space of the documents' vectors. `stillroom.transforms.light` fits the table in a build. Reading it
+takes numpy and tokenizers, nothing else.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from stillroom.tokens import without_surrogates
+
+TOKENIZER, TABLE, WEIGHTS, SEEN = "tokenizer.json", "table.npy", "weights.npy", "seen.npy"
+
+
+class LightEncoder:
+    """Query vectors from the files of `encoders/<digest>/`:
+
+    `tokenizer.json`; `table.npy`, float16 [vocabulary, dims], mapped; `weights.npy`, float32
+    [vocabulary], inverse document frequencies; `seen.npy`, bool [vocabulary], tokens of the corpus.
+    Safe for many threads.
+    """
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = files
+
+    def encode(self, text: str) -> np.ndarray | None:
+        """float32 [dims], a unit vector; None for a text without any token."""
+        ids = self._ids(text)
+        vector = self._weights[ids] @ self._table[ids].astype(np.float32)
+        norm = float(np.linalg.norm(vector))
+        return vector / norm if norm > 0 else None
+
+    def coverage(self, text: str) -> float:
+        """The share, by weight, of the text's tokens that the corpus has, 0 to 1. Rows of the others are
+        only what a token means by itself."""
+        ids = self._ids(text)
+        weights = self._weights[ids]
+        total = float(weights.sum())
+        return float(weights[self._seen[ids]].sum()) / total if total else 0.0
+
+    def _ids(self, text: str) -> list[int]:
+        encoding = self._tokenizer.encode(without_surrogates(text), add_special_tokens=False)
+        return list(encoding.ids)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return Tokenizer.from_file(str(self._files[TOKENIZER]))
+
+    @cached_property
+    def _table(self) -> np.ndarray:
+        return np.load(self._files[TABLE], mmap_mode="r")
+
+    @cached_property
+    def _weights(self) -> np.ndarray:
+        return np.load(self._files[WEIGHTS])
+
+    @cached_property
+    def _seen(self) -> np.ndarray:
+        return np.load(self._files[SEEN])

@@ -1,0 +1,198 @@
+"""Fitting the light query encoder: a table of token vectors in the space of the documents' vectors.
+
+LightRetriever (arXiv 2505.12260) trains such a table with its language model. Here it has a closed form.
+A query is the weighted sum x W of its tokens' rows. W starts as the centred vectors of single tokens
+and is corrected by ridge regression on texts whose vectors are known:
+
+    W = W0 + X' (X X' + L)^-1 (Y - X W0)
+
+where a row of X is a text's tokens weighted by inverse document frequency, at unit length. Most texts
+cost nothing, since they are pieces of keys and their target is the key's own vector: its first words,
+one of its sentences, all of it. Some sentences are encoded by the full model, which is what a query
+would be. No query is ever seen. What helps was measured: `tests/benchmarks/light.py`.
+"""
+
+import heapq
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from stillroom.light import SEEN, TABLE, TOKENIZER, WEIGHTS
+from stillroom.schemas.ids import digest
+from stillroom.store import Build
+from stillroom.tokens import TokenCounter
+from stillroom.transforms.sentences import sentence_spans
+
+SAMPLE = 1_250  # keys, those with the smallest hash; four texts of each: one solve of 5,000 rows
+WEIGHT_SAMPLE = 20_000  # keys that document frequencies are counted over
+OPENING_WORDS = 16
+MIN_KEYS = 64  # under it there is too little to fit on, and to measure with
+RIDGE = 1.0
+WHOLE_STRENGTH = 0.5  # a whole key is less like a query than a piece of it
+
+Encode = Callable[[list[str]], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class LightTable:
+    """What is fitted: float32 [vocabulary, dims], float32 [vocabulary] and bool [vocabulary]."""
+
+    table: np.ndarray
+    weights: np.ndarray
+    seen: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Texts with the vectors that they should have. `owners` are the entry rows they come from,
+    `strengths` how much each counts (1: as a text of the full model)."""
+
+    texts: tuple[str, ...]
+    targets: np.ndarray  # float32 [texts, dims]
+    owners: np.ndarray  # int64 [texts]
+    strengths: np.ndarray  # float32 [texts]
+
+    def __add__(self, other: "Rows") -> "Rows":
+        return Rows(
+            self.texts + other.texts,
+            np.concatenate([self.targets, other.targets]),
+            np.concatenate([self.owners, other.owners]),
+            np.concatenate([self.strengths, other.strengths]),
+        )
+
+    def without(self, entries: Collection[int]) -> "Rows":
+        """Only texts of other entries."""
+        keep = np.flatnonzero(~np.isin(self.owners, list(entries)))
+        texts = tuple(self.texts[i] for i in keep.tolist())
+        return Rows(texts, self.targets[keep], self.owners[keep], self.strengths[keep])
+
+
+def sample_rows(build: Build, encode_queries: Encode) -> Rows:
+    """Texts from the sampled keys of a build: pieces whose target is the key's vector, and a sentence of
+    each key as the full model encodes it."""
+    sample = _smallest(build, SAMPLE)
+    keys = build.keys.column("text")
+    texts = [keys[row].as_py() for row in sample]
+    owners = build.key_entry[sample].astype(np.int64)
+    asked = [(s[1], n) for n, text in enumerate(texts) if len(s := _sentences(text)) > 1]
+    vectors = encode_queries([text for text, _ in asked])
+    good = [n for n in range(len(asked)) if np.isfinite(vectors[n]).all()]
+    encoded = Rows(
+        tuple(asked[n][0] for n in good),
+        vectors[good],
+        owners[[asked[n][1] for n in good]],
+        np.ones(len(good), np.float32),
+    )
+    return pieces(texts, build.vectors[sample], owners) + encoded
+
+
+def pieces(texts: Sequence[str], vectors: np.ndarray, owners: np.ndarray) -> Rows:
+    """The first words of each text, all of it, and one of its sentences, each with the text's vector."""
+    made: list[tuple[str, int, float]] = []
+    for n, text in enumerate(texts):
+        opening = " ".join(text.split(maxsplit=OPENING_WORDS)[:OPENING_WORDS])
+        made += [(opening, n, 1.0), (text, n, WHOLE_STRENGTH)]
+        sentences = _sentences(text)
+        if len(sentences) > 1:
+            made.append((sentences[0], n, 1.0))
+    at = np.array([n for _, n, _ in made], np.int64)
+    strengths = np.array([strength for *_, strength in made], np.float32)
+    return Rows(tuple(text for text, *_ in made), vectors[at], owners[at], strengths)
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of a text, in the order of their hashes."""
+    sentences = [text[start:end] for start, end in sentence_spans(text)]
+    return sorted(sentences, key=lambda sentence: digest("light", sentence))
+
+
+def token_weights(build: Build, tokens: TokenCounter) -> tuple[np.ndarray, np.ndarray]:
+    """Inverse document frequencies over (a sample of) the keys, float32 [vocabulary], and which tokens
+    occur at all, bool [vocabulary]."""
+    size = tokens.tokenizer.get_vocab_size()
+    frequency = np.zeros(size, np.int64)
+    keys = build.keys.column("text")
+    rows = _smallest(build, WEIGHT_SAMPLE)
+    for start in range(0, len(rows), 256):
+        texts = [keys[row].as_py() for row in rows[start : start + 256]]
+        for ids in _ids(tokens.tokenizer, texts):
+            frequency[np.unique(ids)] += 1
+    idf = np.log1p((len(rows) - frequency + 0.5) / (frequency + 0.5))
+    seen = frequency > 0
+    for token in _unknown(tokens.tokenizer):
+        seen[token] = False
+    return idf.astype(np.float32), seen
+
+
+def fit_table(
+    vocabulary: np.ndarray, rows: Rows, weights: np.ndarray, tokenizer: Tokenizer
+) -> np.ndarray:
+    """float32 [vocabulary, dims]: the table, from the vectors of single tokens and the rows.
+
+    One linear system of as many unknowns as rows, solved with one BLAS thread: the same bits for any
+    number of cores.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        bags = _bags(_ids(tokenizer, rows.texts), weights)
+        base = vocabulary - vocabulary.mean(axis=0)
+        for token in _unknown(tokenizer):
+            base[token] = 0
+        start = bags @ base
+        # The scale at which single tokens' vectors explain the targets best.
+        base *= float((start * rows.targets).sum() / max((start * start).sum(), 1e-12))
+        rest = (rows.targets - bags @ base).astype(np.float64)
+        gram = (bags @ bags.T).toarray().astype(np.float64)
+        gram[np.diag_indices_from(gram)] += RIDGE / rows.strengths
+        solved = cho_solve(cho_factor(gram, overwrite_a=True, check_finite=False), rest)
+        return (base + bags.T @ solved).astype(np.float32)
+
+
+def write_light(folder: Path, made: LightTable, tokenizer: Tokenizer) -> None:
+    """The files of a light encoder, in a new folder (see `stillroom.light`)."""
+    folder.mkdir(parents=True)
+    tokenizer.save(str(folder / TOKENIZER), pretty=False)
+    np.save(folder / TABLE, made.table.astype(np.float16))
+    np.save(folder / WEIGHTS, made.weights)
+    np.save(folder / SEEN, made.seen)
+
+
+def _bags(ids: Sequence[Sequence[int]], weights: np.ndarray) -> Any:
+    """float32 [texts, vocabulary], sparse: each row's tokens by weight, at unit length."""
+    from scipy.sparse import csr_matrix
+
+    columns: list[np.ndarray] = []
+    values: list[np.ndarray] = []
+    ends = [0]
+    for some in ids:
+        tokens, counts = np.unique(np.array(some, np.int64), return_counts=True)
+        row = counts * weights[tokens]
+        norm = np.linalg.norm(row)
+        columns.append(tokens)
+        values.append(row / norm if norm else row)
+        ends.append(ends[-1] + len(tokens))
+    data = np.concatenate(values).astype(np.float32)
+    return csr_matrix((data, np.concatenate(columns), ends), shape=(len(ids), len(weights)))
+
+
+def _smallest(build: Build, count: int) -> list[int]:
+    """Rows of the keys with the smallest hash of their id."""
+    ids = build.keys.column("id").to_pylist()
+    return heapq.nsmallest(count, range(len(ids)), key=lambda row: digest("light", ids[row]))
+
+
+def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
+
+
+def _unknown(tokenizer: Tokenizer) -> list[int]:
+    """The id of the token that stands for what the vocabulary lacks, if there is one."""
+    names = ("[UNK]", "<unk>", "<|unk|>")
+    return [found for name in names if (found := tokenizer.token_to_id(name)) is not None]

@@ -1,0 +1,94 @@
+"""The STICKY parts of a build: fitted once, then carried over with what they were fitted on.
+
+They are the fusion weight and the light query encoder. Both are carried while the sample of entries that
+they were fitted on is mostly still there; `--refit`, another encoder or other key kinds fit them again.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from stillroom.encoders import Encoder, load_for
+from stillroom.folders import Folder
+from stillroom.light import LightEncoder
+from stillroom.schemas.manifest import Fit, Light, Manifest
+from stillroom.store import Build
+from stillroom.transforms.calibrate import (
+    MAX_DRIFT,
+    Calibration,
+    calibrate,
+    drift_between,
+    in_two_threads,
+    sample_of,
+)
+from stillroom.transforms.light import (
+    MIN_KEYS,
+    LightTable,
+    fit_table,
+    pieces,
+    sample_rows,
+    token_weights,
+    write_light,
+)
+from stillroom.transforms.serving import described
+
+Vocabulary = Callable[[Encoder], np.ndarray]
+
+
+def carried(manifest: Manifest, parent: Manifest, sample: tuple[str, ...]) -> Manifest | None:
+    """The manifest with its parent's fits, or None where they do not fit it any more."""
+    drift = drift_between(parent.fit.sample, sample)
+    same = (
+        parent.encoder == manifest.encoder
+        and parent.plan.field_weights == manifest.plan.field_weights
+        and parent.plan.dense_kinds == manifest.plan.dense_kinds
+    )
+    if not same or drift > MAX_DRIFT:
+        return None
+    plan = replace(
+        manifest.plan, dense_weight=parent.plan.dense_weight, calibration=parent.plan.calibration
+    )
+    fit = replace(parent.fit, drift=drift)
+    return replace(manifest, plan=plan, fit=fit, light=parent.light)
+
+
+def fitted(
+    manifest: Manifest, folder: Folder, parent: Manifest | None, vocabulary: Vocabulary
+) -> Manifest:
+    """The manifest with its fits: its `parent`'s where they still hold (None: fit again), else new
+    ones; files of a light encoder are placed in the folder."""
+    build = Build(folder.uri, manifest)
+    sample = sample_of(build)
+    if parent is not None and (kept := carried(manifest, parent, sample)) is not None:
+        return kept
+    encoder = load_for(manifest.encoder, exact=True)
+    measured = calibrate(build, encoder.encode_queries, encoder.encode_documents)
+    light = _light(build, folder, encoder, measured, vocabulary)
+    return replace(manifest, plan=measured.plan, fit=Fit(manifest.build, sample), light=light)
+
+
+def _light(
+    build: Build, folder: Folder, encoder: Encoder, measured: Calibration, vocabulary: Vocabulary
+) -> Light | None:
+    """A light encoder fitted on the build, its retention measured without what it is asked for; None
+    for a build that is too small, or an encoder whose tokens cannot be run one by one."""
+    if not encoder.spec.lengths or len(build.vectors) < MIN_KEYS or not measured.queries:
+        return None
+    tokenizer = encoder.tokens.tokenizer
+    tokens = vocabulary(encoder)
+    weights, seen = token_weights(build, encoder.tokens)
+    rows = sample_rows(build, lambda texts: in_two_threads(encoder.encode_queries, texts))
+    with folder.scratch() as scratch:
+        # As if what is asked for had never been said: its entries without it.
+        asked = np.array([query.row for query in measured.queries])
+        apart = rows.without(asked.tolist()) + pieces(measured.texts, measured.rest, asked)
+        table = fit_table(tokens, apart, weights, tokenizer)
+        write_light(scratch / "apart", LightTable(table, weights, seen), tokenizer)
+        files = {path.name: path for path in (scratch / "apart").iterdir()}
+        retention = measured.retention(LightEncoder(files).encode)
+        table = fit_table(tokens, rows, weights, tokenizer)
+        write_light(scratch / "light", LightTable(table, weights, seen), tokenizer)
+        made = described(scratch / "light")
+        folder.place(scratch / "light", f"encoders/{made.digest}")
+    return Light(made, retention, len(rows.texts))
