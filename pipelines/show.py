@@ -81,8 +81,31 @@ def state(kb: str, manifest: Manifest) -> dict[str, Any]:
         "encoder": asdict(manifest.encoder),
         "plan": asdict(manifest.plan),
         "fit": {"build": manifest.fit.build, "drift": manifest.fit.drift},
+        "light": light_state(manifest),
         "bytes": sum(file.size for file in open_folder(kb).files()),
     }
+
+
+def light_state(manifest: Manifest) -> dict[str, Any] | None:
+    """Plain data of the light query encoder, or None."""
+    if manifest.light is None:
+        return None
+    return {
+        "retention": dict(manifest.light.retention),
+        "default": manifest.light_is_default,
+        "rows": manifest.light.rows,
+        "bytes": sum(size for size, _ in manifest.light.files.files.values()),
+    }
+
+
+def light_words(manifest: Manifest) -> str:
+    """The same in words."""
+    light = light_state(manifest)
+    if light is None:
+        return "none"
+    kept = ", ".join(f"{leg} {share:.0%}" for leg, share in light["retention"].items())
+    use = "the default" if light["default"] else "only where the full model is not installed"
+    return f"keeps {kept} of the full model's reciprocal rank; {use}; {light['bytes'] / 1e6:.1f} MB"
 
 
 def status(kb: str, manifest: Manifest) -> None:
@@ -99,6 +122,7 @@ def status(kb: str, manifest: Manifest) -> None:
         "inputs": ", ".join(f"{name} {count:,}" for name, count in inputs.items()),
         "counts": ", ".join(f"{name} {n:,}" for name, n in manifest.counts.items() if n),
         "encoder": f"{encoder.name}, {encoder.dims} dims, {encoder.dtype}",
+        "light encoder": light_words(manifest),
         "dense weight": f"{search.dense_weight} ({fitted or 'not fitted'})",
         "fitted on": f"build {manifest.fit.build}, drifted by {manifest.fit.drift:.0%} since",
         "size": f"{data['bytes'] / 1e6:,.1f} MB",

@@ -12,10 +12,9 @@ from stillroom.schemas.rejects import Accounting
 from stillroom.schemas.specs import AnalyzerSpec, EncoderSpec
 
 MANIFEST_FORMAT = 1
-LIGHT_BARS = {
-    "dense": 0.93,
-    "hybrid": 0.96,
-}  # retention from which the light encoder is the default
+# Retention from which the light encoder is the default. What a build can measure is below what judged
+# queries show: .91 and .98 on SciFact, where they keep .99 and .99.
+LIGHT_BARS = {"dense": 0.9, "hybrid": 0.95}
 TABLES = ("documents", "entries", "keys", "links")
 TIMINGS = "timings.json"  # beside the manifest, which is equal for equal builds; times are not
 

@@ -8,8 +8,9 @@ and is corrected by ridge regression on texts whose vectors are known:
 
 where a row of X is a text's tokens weighted by inverse document frequency, at unit length. Most texts
 cost nothing, since they are pieces of keys and their target is the key's own vector: its first words,
-one of its sentences, all of it. Some sentences are encoded by the full model, which is what a query
-would be. No query is ever seen. What helps was measured: `tests/benchmarks/light.py`.
+and one of its sentences. Some sentences are encoded by the full model, which is what a query would be.
+No query is ever seen. The more keys take part the better: on SciFact's 10,116, a sample of 1,250 kept
+86 % of the dense leg's nDCG@10, all of them 99 %.
 """
 
 import heapq
@@ -27,12 +28,13 @@ from stillroom.store import Build
 from stillroom.tokens import TokenCounter
 from stillroom.transforms.sentences import sentence_spans
 
-SAMPLE = 1_250  # keys, those with the smallest hash; four texts of each: one solve of 5,000 rows
-WEIGHT_SAMPLE = 20_000  # keys that document frequencies are counted over
+SAMPLE = 20_000  # keys, those with the smallest hash
+ENCODED = 2_000  # of them, how many have a sentence encoded by the full model
 OPENING_WORDS = 16
 MIN_KEYS = 64  # under it there is too little to fit on, and to measure with
-RIDGE = 1.0
-WHOLE_STRENGTH = 0.5  # a whole key is less like a query than a piece of it
+RIDGE = 3.0
+TOLERANCE = 1e-3  # of the residual, relative to the start: well under what float16 rounds away
+MAX_STEPS = 100
 
 Encode = Callable[[list[str]], np.ndarray]
 
@@ -48,60 +50,49 @@ class LightTable:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Texts with the vectors that they should have. `owners` are the entry rows they come from,
-    `strengths` how much each counts (1: as a text of the full model)."""
+    """Texts with the vectors that they should have. `owners` are the entry rows they come from."""
 
     texts: tuple[str, ...]
     targets: np.ndarray  # float32 [texts, dims]
     owners: np.ndarray  # int64 [texts]
-    strengths: np.ndarray  # float32 [texts]
 
     def __add__(self, other: "Rows") -> "Rows":
-        return Rows(
-            self.texts + other.texts,
-            np.concatenate([self.targets, other.targets]),
-            np.concatenate([self.owners, other.owners]),
-            np.concatenate([self.strengths, other.strengths]),
-        )
+        targets = np.concatenate([self.targets, other.targets])
+        return Rows(self.texts + other.texts, targets, np.append(self.owners, other.owners))
 
     def without(self, entries: Collection[int]) -> "Rows":
         """Only texts of other entries."""
         keep = np.flatnonzero(~np.isin(self.owners, list(entries)))
         texts = tuple(self.texts[i] for i in keep.tolist())
-        return Rows(texts, self.targets[keep], self.owners[keep], self.strengths[keep])
+        return Rows(texts, self.targets[keep], self.owners[keep])
 
 
-def sample_rows(build: Build, encode_queries: Encode) -> Rows:
-    """Texts from the sampled keys of a build: pieces whose target is the key's vector, and a sentence of
-    each key as the full model encodes it."""
+def sample_rows(build: Build, encode: Encode) -> Rows:
+    """Texts from the sampled keys of a build: pieces whose target is the key's vector, and sentences as
+    the full model encodes them."""
     sample = _smallest(build, SAMPLE)
     keys = build.keys.column("text")
     texts = [keys[row].as_py() for row in sample]
     owners = build.key_entry[sample].astype(np.int64)
-    asked = [(s[1], n) for n, text in enumerate(texts) if len(s := _sentences(text)) > 1]
-    vectors = encode_queries([text for text, _ in asked])
+    asked = [(s[1], n) for n, text in enumerate(texts[:ENCODED]) if len(s := _sentences(text)) > 1]
+    vectors = encode([text for text, _ in asked])
     good = [n for n in range(len(asked)) if np.isfinite(vectors[n]).all()]
     encoded = Rows(
-        tuple(asked[n][0] for n in good),
-        vectors[good],
-        owners[[asked[n][1] for n in good]],
-        np.ones(len(good), np.float32),
+        tuple(asked[n][0] for n in good), vectors[good], owners[[asked[n][1] for n in good]]
     )
     return pieces(texts, build.vectors[sample], owners) + encoded
 
 
 def pieces(texts: Sequence[str], vectors: np.ndarray, owners: np.ndarray) -> Rows:
-    """The first words of each text, all of it, and one of its sentences, each with the text's vector."""
-    made: list[tuple[str, int, float]] = []
+    """The first words of each text and one of its sentences, each with the text's vector."""
+    made: list[tuple[str, int]] = []
     for n, text in enumerate(texts):
-        opening = " ".join(text.split(maxsplit=OPENING_WORDS)[:OPENING_WORDS])
-        made += [(opening, n, 1.0), (text, n, WHOLE_STRENGTH)]
+        made.append((" ".join(text.split(maxsplit=OPENING_WORDS)[:OPENING_WORDS]), n))
         sentences = _sentences(text)
         if len(sentences) > 1:
-            made.append((sentences[0], n, 1.0))
-    at = np.array([n for _, n, _ in made], np.int64)
-    strengths = np.array([strength for *_, strength in made], np.float32)
-    return Rows(tuple(text for text, *_ in made), vectors[at], owners[at], strengths)
+            made.append((sentences[0], n))
+    at = np.array([n for _, n in made], np.int64)
+    return Rows(tuple(text for text, _ in made), vectors[at], owners[at])
 
 
 def _sentences(text: str) -> list[str]:
@@ -111,12 +102,12 @@ def _sentences(text: str) -> list[str]:
 
 
 def token_weights(build: Build, tokens: TokenCounter) -> tuple[np.ndarray, np.ndarray]:
-    """Inverse document frequencies over (a sample of) the keys, float32 [vocabulary], and which tokens
+    """Inverse document frequencies over the sampled keys, float32 [vocabulary], and which tokens
     occur at all, bool [vocabulary]."""
     size = tokens.tokenizer.get_vocab_size()
     frequency = np.zeros(size, np.int64)
     keys = build.keys.column("text")
-    rows = _smallest(build, WEIGHT_SAMPLE)
+    rows = _smallest(build, SAMPLE)
     for start in range(0, len(rows), 256):
         texts = [keys[row].as_py() for row in rows[start : start + 256]]
         for ids in _ids(tokens.tokenizer, texts):
@@ -133,25 +124,37 @@ def fit_table(
 ) -> np.ndarray:
     """float32 [vocabulary, dims]: the table, from the vectors of single tokens and the rows.
 
-    One linear system of as many unknowns as rows, solved with one BLAS thread: the same bits for any
+    Conjugate gradients over all dims at once; every sum has one order, so the bits are the same for any
     number of cores.
     """
-    from scipy.linalg import cho_factor, cho_solve
-    from threadpoolctl import threadpool_limits
+    bags = _bags(_ids(tokenizer, rows.texts), weights)
+    base = vocabulary - vocabulary.mean(axis=0)
+    for token in _unknown(tokenizer):
+        base[token] = 0
+    start = bags @ base
+    # The scale at which single tokens' vectors explain the targets best.
+    base *= float((start * rows.targets).sum() / max((start * start).sum(), 1e-12))
+    across = bags.T.tocsr()
+    table: np.ndarray = base + across @ _solved(bags, across, rows.targets - bags @ base)
+    return table
 
-    with threadpool_limits(1):
-        bags = _bags(_ids(tokenizer, rows.texts), weights)
-        base = vocabulary - vocabulary.mean(axis=0)
-        for token in _unknown(tokenizer):
-            base[token] = 0
-        start = bags @ base
-        # The scale at which single tokens' vectors explain the targets best.
-        base *= float((start * rows.targets).sum() / max((start * start).sum(), 1e-12))
-        rest = (rows.targets - bags @ base).astype(np.float64)
-        gram = (bags @ bags.T).toarray().astype(np.float64)
-        gram[np.diag_indices_from(gram)] += RIDGE / rows.strengths
-        solved = cho_solve(cho_factor(gram, overwrite_a=True, check_finite=False), rest)
-        return (base + bags.T @ solved).astype(np.float32)
+
+def _solved(bags: Any, across: Any, rest: np.ndarray) -> np.ndarray:
+    """float32 [rows, dims]: A of (X X' + RIDGE) A = rest."""
+    solved = np.zeros_like(rest)
+    residual, direction = rest.copy(), rest.copy()
+    norms = (residual * residual).sum(axis=0)
+    enough = TOLERANCE**2 * norms.max()
+    for _ in range(MAX_STEPS):
+        if norms.max() <= enough:
+            break
+        image = bags @ (across @ direction) + RIDGE * direction
+        step = norms / np.maximum((direction * image).sum(axis=0), 1e-30)
+        solved += step * direction
+        residual -= step * image
+        before, norms = norms, (residual * residual).sum(axis=0)
+        direction = residual + (norms / np.maximum(before, 1e-30)) * direction
+    return solved
 
 
 def write_light(folder: Path, made: LightTable, tokenizer: Tokenizer) -> None:

@@ -78,7 +78,10 @@ def _light(
     tokenizer = encoder.tokens.tokenizer
     tokens = vocabulary(encoder)
     weights, seen = token_weights(build, encoder.tokens)
-    rows = sample_rows(build, lambda texts: in_two_threads(encoder.encode_queries, texts))
+    # In batches, where a query is encoded as a document is.
+    alike = encoder.spec.query_prefix == encoder.spec.document_prefix
+    encode = encoder.encode_documents if alike else encoder.encode_queries
+    rows = sample_rows(build, lambda texts: in_two_threads(encode, texts))
     with folder.scratch() as scratch:
         # As if what is asked for had never been said: its entries without it.
         asked = np.array([query.row for query in measured.queries])
