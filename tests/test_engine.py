@@ -8,8 +8,8 @@ import pytest
 from stillroom import legs as legs_module
 from stillroom.errors import BadInput
 from stillroom.filters import make_filter
-from stillroom.knowledge_base import _encode_query
 from stillroom.legs import Query
+from stillroom.query_vectors import Encode
 
 QUESTIONS = [
     "How do I stop user input from changing a database statement?",
@@ -42,14 +42,14 @@ def test_a_query_is_a_text(text):
 def gathered(build, text, mode="hybrid", where=None):
     allowed = make_filter(build, where, None, None)
     return legs_module.gather(
-        build, build.manifest.plan, Query(text, mode=mode), allowed, _encode_query, {}
+        build, build.manifest.plan, Query(text, mode=mode), allowed, Encode("full"), {}
     )
 
 
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_every_candidate_has_its_true_cosine(build, text):
     legs = gathered(build, text)
-    vector = _encode_query(build, text)
+    vector = Encode("full")(build, text).vector
     for row, score, chosen in zip(legs.candidates, legs.dense, legs.vector, strict=True):
         own = np.flatnonzero(build.key_entry == row)
         assert score == pytest.approx(float((build.vectors[own] @ vector).max()), abs=1e-6)
@@ -61,10 +61,10 @@ def test_a_candidate_of_the_lexical_leg_alone_has_its_true_cosine(build):
 
     plan = replace(build.manifest.plan, depth=1, rescore=1)
     text = "stars and planets in the night sky, three times a week"
-    legs = legs_module.gather(build, plan, Query(text), None, _encode_query, {})
+    legs = legs_module.gather(build, plan, Query(text), None, Encode("full"), {})
     only = legs.dense_rank == 0
     assert only.any()
-    vector = _encode_query(build, text)
+    vector = Encode("full")(build, text).vector
     for row, score, chosen in zip(
         legs.candidates[only], legs.dense[only], legs.vector[only], strict=True
     ):
