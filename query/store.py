@@ -21,19 +21,21 @@ import pyarrow as pa
 import tantivy
 
 from stillroom.analyzers import analyzer_report, analyzer_spec
+from stillroom.elastic import Dense
 from stillroom.errors import Damaged, MissingExtra, NotAKnowledgeBase, VersionSkew
 from stillroom.folders import PathLike, open_folder
 from stillroom.schemas.lexical import INDEX_FORMAT
 from stillroom.schemas.manifest import Manifest, UnknownFormat, manifest_from_json
 
 CURRENT = "CURRENT"
-# serve/ holds these and no others.
+# serve/ holds these and no others; bits, basis and scale only where the vectors' form needs them.
 VECTORS, BITS, KEY_ENTRY = "vectors.npy", "bits.npy", "key_entry.npy"
+BASIS, SCALE = "basis.npy", "scale.npy"
 TIMES, PRIOR, GROUP = "times.npy", "prior.npy", "group.npy"
 ENTRIES, KEYS, LINKS, FACETS = "entries.arrow", "keys.arrow", "links.arrow", "facets.arrow"
 NO_TIME = np.iinfo(np.int64).min
 MAPPED = (
-    "entries", "keys", "links", "facets", "vectors", "bits", "key_entry", "times", "prior", "group",
+    "entries", "keys", "links", "facets", "dense", "key_entry", "times", "prior", "group",
     "searcher",
 )  # fmt: skip
 
@@ -164,13 +166,17 @@ class Build:
 
     @cached_property
     def vectors(self) -> np.ndarray:
-        """float32 [vectors, dims], unit rows, grouped by entry row."""
+        """[vectors, dims], grouped by entry row, in the form that the plan names (`elastic.Dense`)."""
         return _map_numpy(self._serve[VECTORS])
 
     @cached_property
-    def bits(self) -> np.ndarray:
-        """uint64 [dims / 64 rounded up, vectors]: signs of `vectors`, one row for 64 dimensions."""
-        return _map_numpy(self._serve[BITS])
+    def dense(self) -> Dense:
+        """The vectors to search, whatever their form."""
+        bits, basis, scale = (
+            _map_numpy(self._serve[name]) if name in self._serve else None
+            for name in (BITS, BASIS, SCALE)
+        )
+        return Dense(self.vectors, bits, basis, scale)
 
     @cached_property
     def key_entry(self) -> np.ndarray:

@@ -50,8 +50,8 @@ def fit_dense_weight(build: Build, encode_queries: Encode, encode_documents: Enc
     """The build's plan with its fitted dense weight, and the figures it was fitted on."""
     plan = build.manifest.plan
     queries = list(pseudo_queries(build))
-    if not queries or not len(build.vectors):
-        return replace(plan, dense_weight=PRIOR_WEIGHT if len(build.vectors) else 0.0)
+    if not queries or not len(build.dense):
+        return replace(plan, dense_weight=PRIOR_WEIGHT if len(build.dense) else 0.0)
     vectors = _halved(encode_queries, [q.text for q in queries])
     rest = _halved(encode_documents, [f"{q.title}\n{q.value}".strip() for q in queries])
     lengths = _mean_lengths(build)
@@ -163,7 +163,7 @@ def _reciprocal_ranks(
     # Near-duplicates of the entry still hold the query word for word: they are no better answers.
     others = build.group[legs.candidates] != build.group[query.row]
     own_lexical = _own_bm25(build, plan, query, lengths)
-    own_dense = float(own @ vector) if np.isfinite(own).all() else -1.0
+    own_dense = build.dense.similarity(own, vector) if np.isfinite(own).all() else -1.0
     lexical = legs.lexical[others]
     dense = legs.dense[others]
     scale = make_scale(

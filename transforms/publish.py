@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from stillroom.analyzers import analyzer_spec
 from stillroom.encoders import load_for
 from stillroom.errors import NotPublished
@@ -28,6 +30,7 @@ from stillroom.transforms import faults
 from stillroom.transforms.calibrate import MAX_DRIFT, drift_between, fit_dense_weight, sample_of
 from stillroom.transforms.carry import Fate
 from stillroom.transforms.parts import PARTS, Part, parts_to_jsonl
+from stillroom.transforms.pca import basis_of
 from stillroom.transforms.serving import Derived, write_derived
 from stillroom.transforms.tables import Commits, commit_tables, pin_tables
 from stillroom.versions import swap_current
@@ -69,6 +72,7 @@ class Made:
     fates: Mapping[Fate, int]
     duplicates: int
     inputs: str
+    axes: np.ndarray | None = None  # float32 [dims, dims], where the plan wants fewer of them
 
 
 def publish(
@@ -101,7 +105,8 @@ def publish(
         fields = lexical_fields(plan.search)
         try:
             with folder.scratch() as scratch:
-                derived = write_derived(scratch, datasets, fields, dims)
+                dtype, basis = plan.search.dtype, basis_for(plan.search, made.axes)
+                derived = write_derived(scratch, datasets, fields, dims, dtype, basis)
                 folder.place(scratch / "serve", f"serve/{derived.serve.digest}")
                 faults.point("between-derived")
                 folder.place(scratch / "lexical", f"lexical/{derived.lexical.digest}")
@@ -126,6 +131,11 @@ def publish(
 def lexical_fields(plan: SearchPlan) -> tuple[str, ...]:
     """Fields of the lexical index: those that the plan gives a weight."""
     return tuple(sorted(name for name, weight in plan.field_weights.items() if weight > 0))
+
+
+def basis_for(plan: SearchPlan, axes: np.ndarray | None) -> np.ndarray | None:
+    """float32 [dims, plan.dims]: what a plan with fewer dimensions rotates by; else None."""
+    return basis_of(axes, plan.dims) if plan.dims and axes is not None else None
 
 
 def account(made: Made) -> Accounting:
