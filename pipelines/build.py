@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton
 from apache_beam.transforms.combiners import Count
 
@@ -48,7 +47,7 @@ from stillroom.transforms.load import (
     plan_shards,
 )
 from stillroom.transforms.parts import ParentBuild, Part
-from stillroom.transforms.pca import FitAxes
+from stillroom.transforms.pca import Axes, FitAxes
 from stillroom.transforms.publish import (
     BuildPlan,
     Made,
@@ -280,7 +279,7 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
 def _publish_once(
     _attempt: str, plan: BuildPlan, same: bool, staging: Staging, written: list[Part],
     carried: list[Part], rejects: list[Reject], fates: list[tuple[Fate, int]], duplicates: int,
-    inputs: str, axes: np.ndarray | None,
+    inputs: str, axes: Axes | None,
 ) -> None:  # fmt: skip
     """Publish and leave the outcome for the launcher. A refusal is an outcome, not a crash: a runner
     would retry it and bury its words under its own."""

@@ -30,7 +30,7 @@ from stillroom.transforms import faults
 from stillroom.transforms.calibrate import MAX_DRIFT, drift_between, fit_dense_weight, sample_of
 from stillroom.transforms.carry import Fate
 from stillroom.transforms.parts import PARTS, Part, parts_to_jsonl
-from stillroom.transforms.pca import basis_of
+from stillroom.transforms.pca import Axes, basis_of
 from stillroom.transforms.serving import Derived, write_derived
 from stillroom.transforms.tables import Commits, commit_tables, pin_tables
 from stillroom.versions import swap_current
@@ -72,7 +72,7 @@ class Made:
     fates: Mapping[Fate, int]
     duplicates: int
     inputs: str
-    axes: np.ndarray | None = None  # float32 [dims, dims], where the plan wants fewer of them
+    axes: Axes | None = None  # where the plan wants fewer dimensions
 
 
 def publish(
@@ -133,7 +133,7 @@ def lexical_fields(plan: SearchPlan) -> tuple[str, ...]:
     return tuple(sorted(name for name, weight in plan.field_weights.items() if weight > 0))
 
 
-def basis_for(plan: SearchPlan, axes: np.ndarray | None) -> np.ndarray | None:
+def basis_for(plan: SearchPlan, axes: Axes | None) -> np.ndarray | None:
     """float32 [dims, plan.dims]: what a plan with fewer dimensions rotates by; else None."""
     return basis_of(axes, plan.dims) if plan.dims and axes is not None else None
 
