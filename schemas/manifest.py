@@ -53,7 +53,11 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One build: tables, files, specs, recipe, plan, counts, and the build it came from."""
+    """One build: tables, files, specs, recipe, plan, counts, and the build it came from.
+
+    `elastic` says, for each form that vectors can be served in ("128/int8"), the `retention` of whole
+    vectors' nDCG@10 that was measured where the fusion weight was fitted, and the `bytes` of a vector.
+    """
 
     build: str
     parent: str
@@ -70,6 +74,7 @@ class Manifest:
     fit: Fit
     counts: Mapping[str, int] = field(default_factory=dict)
     lexical_format: str = ""
+    elastic: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     format: int = MANIFEST_FORMAT
 
     @property
@@ -121,6 +126,7 @@ def manifest_from_json(text: str) -> Manifest:
                 "serve": _files(data["serve"]),
                 "accounting": Accounting(**data["accounting"]),
                 "fit": Fit(**_tuples(data["fit"])),
+                "elastic": {n: dict(point) for n, point in data.get("elastic", {}).items()},
             }
         )
     except (AttributeError, KeyError, TypeError) as error:

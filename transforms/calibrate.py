@@ -46,25 +46,43 @@ class PseudoQuery:
     value: str
 
 
-def fit_dense_weight(build: Build, encode_queries: Encode, encode_documents: Encode) -> SearchPlan:
-    """The build's plan with its fitted dense weight, and the figures it was fitted on."""
-    plan = build.manifest.plan
-    queries = list(pseudo_queries(build))
-    if not queries or not len(build.dense):
-        return replace(plan, dense_weight=PRIOR_WEIGHT if len(build.dense) else 0.0)
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Pseudo-queries encoded: float32 [queries, dims] `vectors` of their texts, and of the `rest` of
+    their entries."""
+
+    queries: tuple[PseudoQuery, ...]
+    vectors: np.ndarray
+    rest: np.ndarray
+
+
+def ask(build: Build, encode_queries: Encode, encode_documents: Encode) -> Asked:
+    """The build's pseudo-queries; none where it has no vectors."""
+    queries = tuple(pseudo_queries(build)) if len(build.dense) else ()
+    if not queries:
+        nothing = np.empty((0, build.manifest.encoder.dims), np.float32)
+        return Asked((), nothing, nothing)
     vectors = _halved(encode_queries, [q.text for q in queries])
     rest = _halved(encode_documents, [f"{q.title}\n{q.value}".strip() for q in queries])
+    return Asked(queries, vectors, rest)
+
+
+def fit_dense_weight(build: Build, asked: Asked) -> SearchPlan:
+    """The build's plan with its fitted dense weight, and the figures it was fitted on."""
+    plan = build.manifest.plan
+    if not asked.queries:
+        return replace(plan, dense_weight=PRIOR_WEIGHT if len(build.dense) else 0.0)
     lengths = _mean_lengths(build)
     ranks = np.array(
         [
             _reciprocal_ranks(build, plan, query, vector, own, lengths)
-            for query, vector, own in zip(queries, vectors, rest, strict=True)
+            for query, vector, own in zip(asked.queries, asked.vectors, asked.rest, strict=True)
         ]
     )
     quality = ranks.mean(axis=0)
     weight, confidence = shrunk_weight(ranks)
     figures = {
-        "queries": float(len(queries)),
+        "queries": float(len(asked.queries)),
         "lexical_mrr": round(float(quality[0]), 4),
         "dense_mrr": round(float(quality[-1]), 4),
         "fused_mrr": round(float(np.interp(weight, GRID, quality)), 4),

@@ -27,10 +27,17 @@ from stillroom.schemas.rejects import Accounting, Reject
 from stillroom.schemas.specs import EncoderSpec
 from stillroom.store import Build, build_folder, current_build, manifest_name, read_manifest
 from stillroom.transforms import faults
-from stillroom.transforms.calibrate import MAX_DRIFT, drift_between, fit_dense_weight, sample_of
+from stillroom.transforms.calibrate import (
+    MAX_DRIFT,
+    ask,
+    drift_between,
+    fit_dense_weight,
+    sample_of,
+)
 from stillroom.transforms.carry import Fate
 from stillroom.transforms.parts import PARTS, Part, parts_to_jsonl
 from stillroom.transforms.pca import Axes, basis_of
+from stillroom.transforms.retention import measure_forms
 from stillroom.transforms.serving import Derived, write_derived
 from stillroom.transforms.tables import Commits, commit_tables, pin_tables
 from stillroom.versions import swap_current
@@ -115,7 +122,7 @@ def publish(
         manifest = _manifest(plan, build, made.inputs, derived, datasets, accounting, counts)
         faults.point("after-derived")
         progress("fusion weight")
-        manifest = _fitted(manifest, plan)
+        manifest = _fitted(manifest, plan, datasets["keys"])
         progress("manifest")
         _write_build(folder, manifest, parts, made.rejects, repairs)
     pin_tables(plan.kb, read_manifest(plan.kb, build))
@@ -198,7 +205,7 @@ def _manifest(
     )
 
 
-def _fitted(manifest: Manifest, plan: BuildPlan) -> Manifest:
+def _fitted(manifest: Manifest, plan: BuildPlan, keys: Any) -> Manifest:
     """With the STICKY parts: the parent's, unless it has none that fit, or they drifted too far."""
     build = Build(plan.kb, manifest)
     sample = sample_of(build)
@@ -212,10 +219,12 @@ def _fitted(manifest: Manifest, plan: BuildPlan) -> Manifest:
                 dense_weight=parent.plan.dense_weight,
                 calibration=parent.plan.calibration,
             )
-            return replace(manifest, plan=carried, fit=replace(parent.fit, drift=drift))
+            fit = replace(parent.fit, drift=drift)
+            return replace(manifest, plan=carried, fit=fit, elastic=parent.elastic)
     encoder = load_for(plan.encoder, exact=True)
-    fitted = fit_dense_weight(build, encoder.encode_queries, encoder.encode_documents)
-    return replace(manifest, plan=fitted, fit=Fit(manifest.build, sample))
+    asked = ask(build, encoder.encode_queries, encoder.encode_documents)
+    fitted, elastic = fit_dense_weight(build, asked), measure_forms(build, keys, asked)
+    return replace(manifest, plan=fitted, fit=Fit(manifest.build, sample), elastic=elastic)
 
 
 def _write_build(
