@@ -4,7 +4,16 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("quality", "build_speed", "nightly", "growth", "query_latency", "readers", "elastic", "scale")
+NAMES = (
+    "quality",
+    "build_speed",
+    "nightly",
+    "growth",
+    "query_latency",
+    "readers",
+    "elastic",
+    "scale",
+)
 
 
 def main() -> None:
