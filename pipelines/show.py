@@ -81,6 +81,7 @@ def state(kb: str, manifest: Manifest) -> dict[str, Any]:
         "encoder": asdict(manifest.encoder),
         "plan": asdict(manifest.plan),
         "elastic": {name: dict(point) for name, point in manifest.elastic.items()},
+        "index": dict(manifest.index),
         "fit": {"build": manifest.fit.build, "drift": manifest.fit.drift},
         "bytes": sum(file.size for file in open_folder(kb).files()),
     }
@@ -100,7 +101,7 @@ def status(kb: str, manifest: Manifest) -> None:
         "inputs": ", ".join(f"{name} {count:,}" for name, count in inputs.items()),
         "counts": ", ".join(f"{name} {n:,}" for name, n in manifest.counts.items() if n),
         "encoder": f"{encoder.name}, {encoder.dims} dims, {encoder.dtype}",
-        "vectors": f"{search.dims or encoder.dims} dims, {search.dtype}",
+        "vectors": f"{search.dims or encoder.dims} dims, {search.dtype}, by {search.tier}",
         "dense weight": f"{search.dense_weight} ({fitted or 'not fitted'})",
         "fitted on": f"build {manifest.fit.build}, drifted by {manifest.fit.drift:.0%} since",
         "size": f"{data['bytes'] / 1e6:,.1f} MB",

@@ -48,6 +48,13 @@ def nearest_vectors(
         chosen = np.sort(np.concatenate((inside, edge)))
         rows = chosen if rows is None else rows[chosen]
     scores = products(vectors if rows is None else vectors[rows], query)
+    return best_of(rows, scores, count)
+
+
+def best_of(
+    rows: np.ndarray | None, scores: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` best of these rows (None: all), best first, ties by row."""
     keep = _top(scores, count)
     return (keep if rows is None else rows[keep]).astype(np.int64), scores[keep].astype(np.float32)
 

@@ -11,9 +11,11 @@ With fewer dimensions than the encoder has, vectors and queries are rotated by t
 or made unit length again, which would rank worse.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
-from stillroom.dense import nearest_vectors, products
+from stillroom.dense import best_of, nearest_vectors, products
 
 # Factors that make integers of vectors and of a basis: sums of their products stay below 2**53, so
 # that float64 adds them exactly, in whatever order a BLAS takes them and with however many threads.
@@ -56,7 +58,8 @@ class Dense:
 
     `vectors` float32 or int8 [n, kept]; `bits` uint64 [words, n] or None where every product is
     computed; `basis` float32 [dims, kept] or None where nothing is rotated; `scale` float32 [kept]
-    with int8. A query is a unit float32 [dims].
+    with int8. `propose`, where there is an index, names rows worth comparing; a mask leaves it out,
+    since it would propose what the mask forbids. A query is a unit float32 [dims].
     """
 
     def __init__(
@@ -65,8 +68,10 @@ class Dense:
         bits: np.ndarray | None = None,
         basis: np.ndarray | None = None,
         scale: np.ndarray | None = None,
+        propose: Callable[[np.ndarray, int], np.ndarray] | None = None,
     ) -> None:
         self._vectors, self._bits, self._basis, self._scale = vectors, bits, basis, scale
+        self._propose = propose
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -74,8 +79,15 @@ class Dense:
     def nearest(
         self, query: np.ndarray, count: int, allowed: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`dense.nearest_vectors` over what is stored."""
+        """`dense.nearest_vectors` over what is stored, or the best of what the index proposes."""
+        if self._propose is not None and allowed is None:
+            rows = self._propose(query, count)
+            return best_of(rows, self.scores(rows, query), count)
         return nearest_vectors(self._vectors, self._bits, self._factors(query), count, allowed)
+
+    def exact(self, query: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The same from every product of what is stored: what proposals are measured against."""
+        return nearest_vectors(self._vectors, None, self._factors(query), count)
 
     def scores(self, rows: np.ndarray, query: np.ndarray) -> np.ndarray:
         """float32 [rows]: the scores of these vectors, as `nearest` gives them."""

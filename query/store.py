@@ -21,6 +21,7 @@ import pyarrow as pa
 import tantivy
 
 from stillroom.analyzers import analyzer_report, analyzer_spec
+from stillroom.approximate import Proposals
 from stillroom.elastic import Dense
 from stillroom.errors import Damaged, MissingExtra, NotAKnowledgeBase, VersionSkew
 from stillroom.folders import PathLike, open_folder
@@ -28,9 +29,9 @@ from stillroom.schemas.lexical import INDEX_FORMAT
 from stillroom.schemas.manifest import Manifest, UnknownFormat, manifest_from_json
 
 CURRENT = "CURRENT"
-# serve/ holds these and no others; bits, basis and scale only where the vectors' form needs them.
+# serve/ holds these and no others; bits, basis, scale and addresses only where the vectors' form needs them.
 VECTORS, BITS, KEY_ENTRY = "vectors.npy", "bits.npy", "key_entry.npy"
-BASIS, SCALE = "basis.npy", "scale.npy"
+BASIS, SCALE, ADDRESSES = "basis.npy", "scale.npy", "addresses.npy"
 TIMES, PRIOR, GROUP = "times.npy", "prior.npy", "group.npy"
 ENTRIES, KEYS, LINKS, FACETS = "entries.arrow", "keys.arrow", "links.arrow", "facets.arrow"
 NO_TIME = np.iinfo(np.int64).min
@@ -172,11 +173,15 @@ class Build:
     @cached_property
     def dense(self) -> Dense:
         """The vectors to search, whatever their form."""
-        bits, basis, scale = (
+        bits, basis, scale, addresses = (
             _map_numpy(self._serve[name]) if name in self._serve else None
-            for name in (BITS, BASIS, SCALE)
+            for name in (BITS, BASIS, SCALE, ADDRESSES)
         )
-        return Dense(self.vectors, bits, basis, scale)
+        propose = None
+        if addresses is not None:
+            table = open_table(self.kb, self.manifest, "keys")
+            propose = Proposals(table, addresses, self.manifest.plan.probes)
+        return Dense(self.vectors, bits, basis, scale, propose)
 
     @cached_property
     def key_entry(self) -> np.ndarray:

@@ -56,7 +56,8 @@ class Manifest:
     """One build: tables, files, specs, recipe, plan, counts, and the build it came from.
 
     `elastic` says, for each form that vectors can be served in ("128/int8"), the `retention` of whole
-    vectors' nDCG@10 that was measured where the fusion weight was fitted, and the `bytes` of a vector.
+    vectors' nDCG@10 that was measured where the fusion weight was fitted, and the `bytes` of a vector. `index`, with an index of
+    vectors, has its `recall` (@10 against exact search, of sampled stored vectors) and `bytes`.
     """
 
     build: str
@@ -75,6 +76,7 @@ class Manifest:
     counts: Mapping[str, int] = field(default_factory=dict)
     lexical_format: str = ""
     elastic: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    index: Mapping[str, float] = field(default_factory=dict)
     format: int = MANIFEST_FORMAT
 
     @property
@@ -126,6 +128,7 @@ def manifest_from_json(text: str) -> Manifest:
                 "serve": _files(data["serve"]),
                 "accounting": Accounting(**data["accounting"]),
                 "fit": Fit(**_tuples(data["fit"])),
+                "index": dict(data.get("index", {})),
                 "elastic": {n: dict(point) for n, point in data.get("elastic", {}).items()},
             }
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from stillroom.schemas.entries import KeyKind
 
+TIERS = ("scan", "ivf_rq")
 DTYPES = ("f32", "int8", "bit")
 EXACT_FIELD = "exact"  # the lexical field of identifiers, beside one field for each key kind
 
@@ -17,7 +18,8 @@ class SearchPlan:
     `dense_weight` is the dense leg's share (0 to 1) of the fused score; `calibration` says what it
     was fitted on. `depth` is how many entries each leg contributes, `rescore` how many vectors of
     the sign-bit scan get exact products. `dims` are the rotated dimensions that are searched (0: all
-    of the encoder's, unrotated), `dtype` how they are stored (`stillroom.elastic`). `prior_weight` scales `Entry.prior`. `collapse` folds near-duplicates into one hit.
+    of the encoder's, unrotated), `dtype` how they are stored (`stillroom.elastic`). `tier` is what
+    proposes vectors, the scan or an index of which `probes` partitions are read. `prior_weight` scales `Entry.prior`. `collapse` folds near-duplicates into one hit.
     """
 
     legs: tuple[str, ...] = ("lexical", "dense")
@@ -30,6 +32,8 @@ class SearchPlan:
     rescore: int = 400
     dims: int = 0
     dtype: str = "f32"
+    tier: str = "scan"
+    probes: int = 40
     prior_weight: float = 0.0
     collapse: bool = True
     calibration: Mapping[str, float] = field(default_factory=dict)
@@ -45,4 +49,8 @@ class SearchPlan:
         if self.dims < 0 or self.dtype not in DTYPES:
             raise ValueError(
                 f"dims is 0 or more, dtype one of {', '.join(DTYPES)}, not {self.dims}, {self.dtype!r}"
+            )
+        if self.tier not in TIERS or self.probes < 1:
+            raise ValueError(
+                f"tier is one of {', '.join(TIERS)}, probes positive, not {self.tier!r}, {self.probes}"
             )

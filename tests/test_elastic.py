@@ -113,6 +113,34 @@ def test_without_bits_the_search_is_exact(vectors):
     assert rows[0] == 5
 
 
+def test_an_index_proposes_and_stored_rows_score(vectors, basis):
+    whole = stored(vectors, "bit", basis)
+    some = np.arange(0, len(vectors), 7)
+    asked = []
+
+    def propose(query, count):
+        asked.append((query, count))
+        return some
+
+    dense = Dense(whole._vectors, whole._bits, basis, whole._scale, propose)
+    rows, scores = dense.nearest(vectors[7], 20)
+    every = dense.scores(some, vectors[7])
+    assert rows[0] == 7
+    assert set(rows) <= set(some)
+    np.testing.assert_array_equal(scores, np.sort(every)[::-1][:20])
+    assert [count for _, count in asked] == [20]
+    np.testing.assert_array_equal(asked[0][0], vectors[7])  # the index has whole vectors
+    allowed = np.ones(len(vectors), bool)
+    np.testing.assert_array_equal(
+        dense.nearest(vectors[7], 20, allowed)[0], whole.nearest(vectors[7], 20, allowed)[0]
+    )
+    assert len(asked) == 1
+    np.testing.assert_array_equal(
+        dense.exact(vectors[7], 3)[1],
+        np.sort(whole.scores(np.arange(len(vectors)), vectors[7]))[::-1][:3],
+    )
+
+
 @pytest.mark.parametrize(
     ("dims", "dtype", "expected"),
     [(384, "f32", 1584), (384, "int8", 384), (384, "bit", 432), (128, "f32", 528),

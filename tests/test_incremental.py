@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 import stillroom
 from stillroom import encoders
+from stillroom.approximate import Proposals
 from stillroom.errors import BadInput
 from stillroom.pipelines import build as pipeline
 from stillroom.pipelines.build import plan_build, run_build
 from stillroom.schemas.recipe import Recipe, Source
 from stillroom.store import current_build, read_manifest
-from stillroom.transforms import carry, pca
+from stillroom.transforms import carry, pca, tables
 from stillroom.transforms import write as write_stage
 from stillroom.transforms.maintenance import collect_garbage, diff_builds, verify_build
 from stillroom.transforms.publish import Outcome, publish
@@ -434,3 +435,35 @@ def test_more_dimensions_than_the_encoder_has_are_refused(tmp_path, dims):
 def test_all_dimensions_asked_for_by_number_are_all(tmp_path):
     folder = write(tmp_path / "in", pages("ab"))
     assert build(folder, tmp_path / "kb", dims=384).plan.dims == 0
+
+
+def test_a_large_base_is_searched_by_an_index(tmp_path, monkeypatch):
+    """The cross-over is lowered, so that this small base has one."""
+    folder, kb = write(tmp_path / "in", pages("abcdefgh")), tmp_path / "kb"
+    build(folder, tmp_path / "plain")
+    monkeypatch.setattr(tables, "CROSS_OVER", 8)
+    outcome = build(folder, kb, dims=64, dtype="bit")
+    manifest = read_manifest(kb, outcome.build)
+    assert (manifest.plan.tier, set(manifest.index)) == ("ivf_rq", {"recall", "bytes"})
+    assert manifest.index["recall"] > 0.9
+    assert manifest.index["bytes"] > 0
+    assert verify_build(kb) == []
+    asked: list[int] = []
+    real = Proposals.__call__
+
+    def spy(self, query, count):
+        asked.append(count)
+        return real(self, query, count)
+
+    monkeypatch.setattr(Proposals, "__call__", spy)
+    base = stillroom.open(kb)
+    (hit,) = base.search("kept by c and nobody else", 1, mode="dense")
+    assert hit.source_key == "c.md"
+    assert asked
+    asked.clear()
+    assert base.search("kept by c", where={"source": "docs"}, mode="dense")
+    assert not asked  # a filter is not the index's business
+    monkeypatch.setattr(tables, "CROSS_OVER", 10**9)
+    write(folder, pages("abcdefghi"))
+    assert build(folder, kb).plan.tier == "scan"
+    assert verify_build(kb) == []

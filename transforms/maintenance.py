@@ -215,7 +215,7 @@ def _serving(kb: PathLike, manifest: Manifest) -> Iterator[str]:
         axes = table_axes(datasets["keys"], dims) if plan.dims else None
         basis = basis_for(plan, axes)
         fields = lexical_fields(plan)
-        made = write_derived(Path(scratch), datasets, fields, dims, plan.dtype, basis)
+        made = write_derived(Path(scratch), datasets, fields, dims, plan.dtype, basis, plan.tier)
     for name, content in made.contents.items():
         if content != manifest.tables[name].content:
             yield f"the rows of {name} are not what was published"

@@ -37,9 +37,9 @@ from stillroom.transforms.calibrate import (
 from stillroom.transforms.carry import Fate
 from stillroom.transforms.parts import PARTS, Part, parts_to_jsonl
 from stillroom.transforms.pca import Axes, basis_of
-from stillroom.transforms.retention import measure_forms
+from stillroom.transforms.retention import measure_forms, measure_index
 from stillroom.transforms.serving import Derived, write_derived
-from stillroom.transforms.tables import Commits, commit_tables, pin_tables
+from stillroom.transforms.tables import Commits, commit_tables, has_vector_index, pin_tables
 from stillroom.versions import swap_current
 
 
@@ -110,10 +110,12 @@ def publish(
         datasets = commit_tables(commits, [f for part in parts for f in part.fragments])
         progress("lexical index and serving files")
         fields = lexical_fields(plan.search)
+        tier = "ivf_rq" if has_vector_index(datasets["keys"]) else "scan"
+        plan = replace(plan, search=replace(plan.search, tier=tier))
         try:
             with folder.scratch() as scratch:
                 dtype, basis = plan.search.dtype, basis_for(plan.search, made.axes)
-                derived = write_derived(scratch, datasets, fields, dims, dtype, basis)
+                derived = write_derived(scratch, datasets, fields, dims, dtype, basis, tier)
                 folder.place(scratch / "serve", f"serve/{derived.serve.digest}")
                 faults.point("between-derived")
                 folder.place(scratch / "lexical", f"lexical/{derived.lexical.digest}")
@@ -123,6 +125,9 @@ def publish(
         faults.point("after-derived")
         progress("fusion weight")
         manifest = _fitted(manifest, plan, datasets["keys"])
+        if tier != "scan":
+            index = measure_index(Build(plan.kb, manifest), datasets["keys"])
+            manifest = replace(manifest, index=index)
         progress("manifest")
         _write_build(folder, manifest, parts, made.rejects, repairs)
     pin_tables(plan.kb, read_manifest(plan.kb, build))

@@ -13,15 +13,18 @@ import pyarrow as pa
 
 from stillroom.dense import hamming, sign_bits
 from stillroom.elastic import bytes_per_vector, quantise, rotate, scale_of
+from stillroom.folders import open_folder
 from stillroom.schemas.ids import digest
 from stillroom.schemas.plan import DTYPES, SearchPlan
-from stillroom.store import Build
+from stillroom.store import Build, table_uri
 from stillroom.transforms.calibrate import Asked
 from stillroom.transforms.pca import axes_of, basis_of, moments_of
 
 SAMPLE = 20_000  # vectors, those with the smallest hash of their key's id
 DIMS = (256, 128, 64, 32)
-DEPTH = 10  # of nDCG
+DEPTH = 10  # of nDCG and recall
+PROBED = 100  # stored vectors that an index is asked for
+TIE = 1e-6  # two products this close are equal
 
 Point = Mapping[str, float]
 
@@ -99,12 +102,28 @@ def _gains(
     return gains
 
 
-def sampled_rows(build: Build) -> np.ndarray:
-    """int64: rows of the SAMPLE vectors with the smallest hash of their key's id, ascending."""
+def measure_index(build: Build, keys: Any) -> dict[str, float]:
+    """`recall`@10 of the build's vector index against all products, over PROBED stored vectors, and the
+    `bytes` of the index."""
+    rows = sampled_rows(build, PROBED)
+    shares = []
+    for query in whole_vectors(build, keys, rows):
+        best = build.dense.exact(query, DEPTH)[1]
+        found = build.dense.nearest(query, build.manifest.plan.depth)[1][:DEPTH]
+        shares.append(float((found >= best[-1] - TIE).sum()) / len(best))
+    (index,) = (one for one in keys.list_indices() if one["fields"] == ["vector"])
+    folder = open_folder(f"{table_uri(build.kb, 'keys')}/_indices/{index['uuid']}")
+    size = sum(file.size for file in folder.files())
+    return {"recall": round(float(np.mean(shares)), 4), "bytes": size}
+
+
+def sampled_rows(build: Build, count: int = 0) -> np.ndarray:
+    """int64: rows of the `count` (SAMPLE) vectors with the smallest hash of their key's id, ascending."""
+    count = count or SAMPLE
     ids = build.keys.column("id").to_pylist()
     rows = range(len(ids))
-    if len(ids) > SAMPLE:
-        rows = heapq.nsmallest(SAMPLE, rows, key=lambda row: digest("vector", ids[row]))  # type: ignore[assignment]
+    if len(ids) > count:
+        rows = heapq.nsmallest(count, rows, key=lambda row: digest("vector", ids[row]))  # type: ignore[assignment]
     return np.sort(np.array(rows, np.int64))
 
 

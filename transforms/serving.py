@@ -48,11 +48,12 @@ def write_derived(
     dims: int,
     dtype: str = "f32",
     basis: np.ndarray | None = None,
+    tier: str = "scan",
 ) -> Derived:
     """Write the folders `serve` and `lexical` in a local folder, from open Lance datasets.
 
     `dims` are those of the tables' vectors; `dtype` and `basis` say in which form they are served
-    (`transforms/vectors.py`).
+    (`transforms/vectors.py`); with a `tier` other than the scan, where each lies in its table.
 
     Raises ValueError where a link or key names no entry, or a dense key has no vector. (Values are
     compared with their spans where they are written.)
@@ -67,6 +68,11 @@ def write_derived(
         "links": _links(serve, tables["links"], entries),
     }
     made = described(serve)
+    if (
+        tier != "scan"
+    ):  # addresses follow from how tables were written: equal builds may differ in them
+        _addresses(serve, tables["keys"])
+        made = replace(described(serve), content=made.content)
     # Names and bytes of what tantivy writes differ from run to run; what it is made from does not.
     written = replace(described(lexical), content=digest("lexical", contents["entries"], *fields))
     vectors = np.load(serve / store.VECTORS, mmap_mode="r")
@@ -171,6 +177,14 @@ def _keys(
             sink.write_table(pa.Table.from_arrays([*plain, *span], schema=SERVE_KEYS))
     vectors.close()
     return state.hexdigest()
+
+
+def _addresses(serve: Path, dataset: Any) -> None:
+    """uint64 [vectors]: the Lance row address of each vector, in the order of the served ones."""
+    table = dataset.to_table(columns=["id"], with_row_id=True)
+    served = pa.ipc.open_file(pa.memory_map(str(serve / store.KEYS))).read_all().column("id")
+    places = pa.compute.index_in(served, value_set=table.column("id").combine_chunks())
+    np.save(serve / store.ADDRESSES, table.column("_rowid").take(places).to_numpy())
 
 
 def _links(serve: Path, dataset: Any, entries: Sorted) -> str:
