@@ -47,6 +47,7 @@ from stillroom.transforms.load import (
     plan_shards,
 )
 from stillroom.transforms.parts import ParentBuild, Part
+from stillroom.transforms.pca import Axes, FitAxes
 from stillroom.transforms.publish import (
     BuildPlan,
     Made,
@@ -137,6 +138,7 @@ def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
     make_shaper, make_plan = KINDS[recipe.kind]
     try:
         shaper, search = make_shaper(recipe, encoder), make_plan(recipe)
+        search = replace(search, dims=kept_dims(recipe, encoder), dtype=recipe.dtype)
     except ValueError as error:
         raise BadInput(str(error)) from error
     uri = open_folder(kb).uri
@@ -147,6 +149,13 @@ def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
         incomplete=tuple(s.name for s, files in listed.items() if not is_complete(files)),
     )
     return Planned(plan, shards, shaper, rules, changes, live)
+
+
+def kept_dims(recipe: Recipe, encoder: EncoderSpec) -> int:
+    """Rotated dimensions that the recipe asks for, 0 for all. Raises ValueError for too many."""
+    if recipe.dims > encoder.dims:
+        raise ValueError(f"{encoder.name} has {encoder.dims} dimensions, not {recipe.dims}")
+    return recipe.dims if recipe.dims < encoder.dims else 0
 
 
 def local_changes(live: Manifest, plan: BuildPlan) -> Iterator[str]:
@@ -258,6 +267,12 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
         staging, plan.encoder, planned.vocabulary
     )
     duplicates = read[DUPLICATES] | "Duplicates" >> Count.Globally()
+    axes = None
+    if plan.search.dims:
+        changed = inputs | "Changed" >> beam.Map(_changes, plan, planned.rules.same)
+        fit = FitAxes(plan.kb, plan.encoder.dims, AsSingleton(changed))
+        parts = (written["written"], joined["parts"]) | "AllParts" >> beam.Flatten()
+        axes = AsSingleton(parts | "FitAxes" >> fit)
     _ = (
         pipeline
         | "PublishOnce" >> beam.Create([plan.attempt])
@@ -273,6 +288,7 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
             AsList(fates),
             AsSingleton(duplicates),
             AsSingleton(inputs),
+            axes,
             AsList(vocabulary),
         )
     )
@@ -281,19 +297,15 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
 def _publish_once(
     _attempt: str, plan: BuildPlan, same: bool, staging: Staging, written: list[Part],
     carried: list[Part], rejects: list[Reject], fates: list[tuple[Fate, int]], duplicates: int,
-    inputs: str, vocabulary: list[str],
+    inputs: str, axes: Axes | None, vocabulary: list[str],
 ) -> None:  # fmt: skip
     """Publish and leave the outcome for the launcher. A refusal is an outcome, not a crash: a runner
     would retry it and bury its words under its own."""
-    made = Made(written, carried, rejects, dict(fates), duplicates, inputs)
+    made = Made(written, carried, rejects, dict(fates), duplicates, inputs, axes)
     steps = _Steps(staging)
     try:
-        live = read_manifest(plan.kb, plan.parent) if plan.parent and same else None
-        if live is not None and live.inputs == inputs and not plan.refit:
-            unchanged = live.recipe.fingerprint == plan.recipe.fingerprint
-        else:
-            unchanged = False
-        if live is not None and unchanged:
+        live = _live_if_equal(plan, same, inputs)
+        if live is not None:
             outcome = Outcome(live.build, False, account(made), live.counts, {}, live.plan)
         else:
             outcome = publish(
@@ -305,6 +317,19 @@ def _publish_once(
     finally:
         steps.end()
     open_folder(staging.root).write(OUTCOME, raw)
+
+
+def _live_if_equal(plan: BuildPlan, same: bool, inputs: str) -> Manifest | None:
+    """The live build, where this one would be the same."""
+    if not plan.parent or not same or plan.refit:
+        return None
+    live = read_manifest(plan.kb, plan.parent)
+    equal = live.inputs == inputs and live.recipe.fingerprint == plan.recipe.fingerprint
+    return live if equal else None
+
+
+def _changes(inputs: str, plan: BuildPlan, same: bool) -> bool:
+    return _live_if_equal(plan, same, inputs) is None
 
 
 class _Steps:

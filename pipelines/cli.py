@@ -92,6 +92,10 @@ def build(
     encoder: Annotated[
         str, typer.Option(help="minilm, or a sentence-transformers name/path.")
     ] = "",
+    dims: Annotated[
+        int, typer.Option(help="Dimensions that are searched, the others left out: 0 for all.")
+    ] = 0,
+    dtype: Annotated[str, typer.Option(help="How they are stored: f32, int8 or bit.")] = "",
     llm: Annotated[str, typer.Option(help="none, openai:MODEL or a local path.")] = "",
     id_column: Annotated[str, typer.Option(help="Row formats: column of ids.")] = "",
     title_column: Annotated[str, typer.Option(help="Row formats: column of titles.")] = "",
@@ -115,6 +119,7 @@ def build(
     changes: dict[str, Any] = {
         "segment": segment, "segment_tokens": segment_tokens, "compress_rate": compress_rate,
         "compressor": compressor, "encoder": encoder, "llm": llm, "keys": _listed(keys),
+        "dims": dims, "dtype": dtype,
     }  # fmt: skip
     if keys and not dense_keys:
         compressed = KeyKind.COMPRESSED.value in _listed(keys)

@@ -14,6 +14,7 @@ from stillroom.evaluate import Measured
 from stillroom.folders import open_folder
 from stillroom.hits import Hit, Hits
 from stillroom.schemas.manifest import Manifest
+from stillroom.schemas.plan import DTYPES
 
 out = Console()
 SNIPPET = 320  # code points of a value that a terminal shows
@@ -80,6 +81,8 @@ def state(kb: str, manifest: Manifest) -> dict[str, Any]:
         "counts": dict(manifest.counts),
         "encoder": asdict(manifest.encoder),
         "plan": asdict(manifest.plan),
+        "elastic": {name: dict(point) for name, point in manifest.elastic.items()},
+        "index": dict(manifest.index),
         "fit": {"build": manifest.fit.build, "drift": manifest.fit.drift},
         "light": light_state(manifest),
         "bytes": sum(file.size for file in open_folder(kb).files()),
@@ -123,6 +126,7 @@ def status(kb: str, manifest: Manifest) -> None:
         "counts": ", ".join(f"{name} {n:,}" for name, n in manifest.counts.items() if n),
         "encoder": f"{encoder.name}, {encoder.dims} dims, {encoder.dtype}",
         "light encoder": light_words(manifest),
+        "vectors": f"{search.dims or encoder.dims} dims, {search.dtype}, by {search.tier}",
         "dense weight": f"{search.dense_weight} ({fitted or 'not fitted'})",
         "fitted on": f"build {manifest.fit.build}, drifted by {manifest.fit.drift:.0%} since",
         "size": f"{data['bytes'] / 1e6:,.1f} MB",
@@ -130,6 +134,25 @@ def status(kb: str, manifest: Manifest) -> None:
     table = Table(show_header=False)
     for name, value in rows.items():
         table.add_row(name, Text(value))
+    out.print(table)
+    forms(manifest)
+
+
+def forms(manifest: Manifest) -> None:
+    """What each form of the vectors keeps of nDCG@10, and its bytes."""
+    if not manifest.elastic:
+        return
+    table = Table(title="nDCG@10 kept, by form of vectors (bytes each)", title_justify="left")
+    table.add_column("dims", justify="right")
+    for dtype in DTYPES:
+        table.add_column(dtype, justify="right")
+    by_dims: dict[int, dict[str, str]] = {}
+    for name, point in manifest.elastic.items():
+        dims, dtype = name.split("/")
+        cell = f"{point['retention']:.1%} ({point['bytes']:.0f})"
+        by_dims.setdefault(int(dims), {})[dtype] = cell
+    for size, cells in sorted(by_dims.items(), reverse=True):
+        table.add_row(str(size), *(cells.get(dtype, "") for dtype in DTYPES))
     out.print(table)
 
 

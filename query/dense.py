@@ -8,6 +8,7 @@ query is compared with one contiguous run. (BEIR-scale recall of this scan: `mak
 import numpy as np
 
 EXACT_LIMIT = 12_000  # vectors up to which all products are cheaper than the scan's two passes
+BLOCK = 4096  # int8 rows that are multiplied at a time: as float32 they stay in the cache
 
 
 def sign_bits(vectors: np.ndarray) -> np.ndarray:
@@ -21,21 +22,22 @@ def sign_bits(vectors: np.ndarray) -> np.ndarray:
 
 def nearest_vectors(
     vectors: np.ndarray,
-    bits: np.ndarray,
+    bits: np.ndarray | None,
     query: np.ndarray,
     count: int,
     allowed: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (int64) and cosines (float32) of up to `count` vectors, best first, ties by row.
+    """Rows (int64) and products with `query` (float32) of up to `count` vectors, best first, ties by
+    row.
 
-    `query` is a unit float32 [dims]; `allowed` a bool [n] mask. Up to EXACT_LIMIT candidates the
-    result is exact; above, `count` is how many the sign bits may propose.
+    `query` is float32 [dims]; `allowed` a bool [n] mask. Without `bits`, and up to EXACT_LIMIT
+    candidates, the result is exact; above, `count` is how many the sign bits may propose.
     """
     rows = None if allowed is None else np.flatnonzero(allowed)
     total = len(vectors) if rows is None else len(rows)
     if total == 0:
         return np.empty(0, np.int64), np.empty(0, np.float32)
-    if total > max(EXACT_LIMIT, count):
+    if bits is not None and total > max(EXACT_LIMIT, count):
         distance = hamming(bits, sign_bits(query[None, :])[:, 0])
         if rows is not None:
             distance = distance[rows]
@@ -45,9 +47,27 @@ def nearest_vectors(
         edge = np.flatnonzero(distance == cut)[: count - len(inside)]
         chosen = np.sort(np.concatenate((inside, edge)))
         rows = chosen if rows is None else rows[chosen]
-    scores = vectors @ query if rows is None else vectors[rows] @ query
+    scores = products(vectors if rows is None else vectors[rows], query)
+    return best_of(rows, scores, count)
+
+
+def best_of(
+    rows: np.ndarray | None, scores: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` best of these rows (None: all), best first, ties by row."""
     keep = _top(scores, count)
     return (keep if rows is None else rows[keep]).astype(np.int64), scores[keep].astype(np.float32)
+
+
+def products(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """float32 [n]: float32 or int8 [n, dims] times float32 [dims]."""
+    if vectors.dtype != np.int8:
+        made: np.ndarray = vectors @ query
+        return made
+    made = np.empty(len(vectors), np.float32)
+    for start in range(0, len(vectors), BLOCK):
+        made[start : start + BLOCK] = vectors[start : start + BLOCK].astype(np.float32) @ query
+    return made
 
 
 def hamming(bits: np.ndarray, query: np.ndarray) -> np.ndarray:

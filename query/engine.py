@@ -109,7 +109,7 @@ def _notes(gathered: list[Legs], query: Query, encode: Encode | None) -> tuple[s
     for legs in gathered:
         if legs.note and legs.note not in notes:
             notes.append(legs.note)
-        wanted = query.mode != "lexical" and legs.plan.dense_weight > 0 and len(legs.build.vectors)
+        wanted = query.mode != "lexical" and legs.plan.dense_weight > 0 and len(legs.build.dense)
         if wanted and not legs.encoder and LEXICAL_ONLY not in notes:
             notes.append(LEXICAL_ONLY)
     return tuple(notes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stillroom.dense import best_by_entry, nearest_vectors
+from stillroom.dense import best_by_entry
 from stillroom.errors import BadInput
 from stillroom.filters import Filter, When, Where
 from stillroom.fusion import Scale, fuse
@@ -81,14 +81,14 @@ def gather(
     vector_rows = np.empty(0, np.int64)
     made = None
     wanted = query.mode == "dense" or (query.mode == "hybrid" and plan.dense_weight > 0)
-    if wanted and encode is not None and len(build.vectors):
+    if wanted and encode is not None and len(build.dense):
         with timed(timings, "encode"):
             made = encode(build, query.text)
     if made is not None:
         with timed(timings, "dense"):
             mask = None if allowed is None else allowed.rows[build.key_entry]
             count = max(plan.depth, plan.rescore)
-            rows, scores = nearest_vectors(build.vectors, build.bits, made.vector, count, mask)
+            rows, scores = build.dense.nearest(made.vector, count, mask)
             dense_rows, dense_scores, vector_rows = best_by_entry(build.key_entry, rows, scores)
             dense_rows, dense_scores = dense_rows[: plan.depth], dense_scores[: plan.depth]
             vector_rows = vector_rows[: plan.depth]
@@ -140,7 +140,7 @@ def _fill_dense(legs: Legs, vector: np.ndarray) -> None:
         return
     first = np.concatenate(([0], np.cumsum(counts)[:-1]))
     keys = np.arange(counts.sum()) - np.repeat(first - starts, counts)
-    cosines = legs.build.vectors[keys] @ vector
+    cosines = legs.build.dense.scores(keys, vector)
     best = np.maximum.reduceat(cosines, first)
     legs.dense[missing] = best
     winners = np.flatnonzero(cosines == np.repeat(best, counts))

@@ -22,6 +22,8 @@ import pyarrow as pa
 import tantivy
 
 from stillroom.analyzers import analyzer_report, analyzer_spec
+from stillroom.approximate import Proposals
+from stillroom.elastic import Dense
 from stillroom.errors import Damaged, MissingExtra, NotAKnowledgeBase, VersionSkew
 from stillroom.folders import PathLike, open_folder
 from stillroom.light import LightEncoder
@@ -29,13 +31,14 @@ from stillroom.schemas.lexical import INDEX_FORMAT
 from stillroom.schemas.manifest import Manifest, UnknownFormat, manifest_from_json
 
 CURRENT = "CURRENT"
-# serve/ holds these and no others.
+# serve/ holds these and no others; bits, basis, scale and addresses only where the vectors' form needs them.
 VECTORS, BITS, KEY_ENTRY = "vectors.npy", "bits.npy", "key_entry.npy"
+BASIS, SCALE, ADDRESSES = "basis.npy", "scale.npy", "addresses.npy"
 TIMES, PRIOR, GROUP = "times.npy", "prior.npy", "group.npy"
 ENTRIES, KEYS, LINKS, FACETS = "entries.arrow", "keys.arrow", "links.arrow", "facets.arrow"
 NO_TIME = np.iinfo(np.int64).min
 MAPPED = (
-    "entries", "keys", "links", "facets", "vectors", "bits", "key_entry", "times", "prior", "group",
+    "entries", "keys", "links", "facets", "dense", "key_entry", "times", "prior", "group",
     "searcher", "light",
 )  # fmt: skip
 
@@ -166,13 +169,21 @@ class Build:
 
     @cached_property
     def vectors(self) -> np.ndarray:
-        """float32 [vectors, dims], unit rows, grouped by entry row."""
+        """[vectors, dims], grouped by entry row, in the form that the plan names (`elastic.Dense`)."""
         return _map_numpy(self._serve[VECTORS])
 
     @cached_property
-    def bits(self) -> np.ndarray:
-        """uint64 [dims / 64 rounded up, vectors]: signs of `vectors`, one row for 64 dimensions."""
-        return _map_numpy(self._serve[BITS])
+    def dense(self) -> Dense:
+        """The vectors to search, whatever their form."""
+        bits, basis, scale, addresses = (
+            _map_numpy(self._serve[name]) if name in self._serve else None
+            for name in (BITS, BASIS, SCALE, ADDRESSES)
+        )
+        propose = None
+        if addresses is not None:
+            table = open_table(self.kb, self.manifest, "keys")
+            propose = Proposals(table, addresses, self.manifest.plan.probes)
+        return Dense(self.vectors, bits, basis, scale, propose)
 
     @cached_property
     def key_entry(self) -> np.ndarray:

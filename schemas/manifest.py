@@ -70,7 +70,12 @@ class Light:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One build: tables, files, specs, recipe, plan, counts, and the build it came from."""
+    """One build: tables, files, specs, recipe, plan, counts, and the build it came from.
+
+    `elastic` says, for each form that vectors can be served in ("128/int8"), the `retention` of whole
+    vectors' nDCG@10 that was measured where the fusion weight was fitted, and the `bytes` of a vector. `index`, with an index of
+    vectors, has its `recall` (@10 against exact search, of sampled stored vectors) and `bytes`.
+    """
 
     build: str
     parent: str
@@ -88,6 +93,8 @@ class Manifest:
     light: Light | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     lexical_format: str = ""
+    elastic: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    index: Mapping[str, float] = field(default_factory=dict)
     format: int = MANIFEST_FORMAT
 
     @property
@@ -147,6 +154,8 @@ def manifest_from_json(text: str) -> Manifest:
                 "accounting": Accounting(**data["accounting"]),
                 "fit": Fit(**_tuples(data["fit"])),
                 "light": _light(data["light"]),
+                "index": dict(data.get("index", {})),
+                "elastic": {n: dict(point) for n, point in data.get("elastic", {}).items()},
             }
         )
     except (AttributeError, KeyError, TypeError) as error:

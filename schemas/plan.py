@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from stillroom.schemas.entries import KeyKind
 
+TIERS = ("scan", "ivf_rq")
+DTYPES = ("f32", "int8", "bit")
 EXACT_FIELD = "exact"  # the lexical field of identifiers, beside one field for each key kind
 
 
@@ -15,7 +17,9 @@ class SearchPlan:
     `field_weights` multiply BM25 by lexical field. `dense_kinds` are the key kinds that have vectors.
     `dense_weight` is the dense leg's share (0 to 1) of the fused score; `calibration` says what it
     was fitted on. `depth` is how many entries each leg contributes, `rescore` how many vectors of
-    the sign-bit scan get exact products. `prior_weight` scales `Entry.prior`. `collapse` folds near-duplicates into one hit.
+    the sign-bit scan get exact products. `dims` are the rotated dimensions that are searched (0: all
+    of the encoder's, unrotated), `dtype` how they are stored (`stillroom.elastic`). `tier` is what
+    proposes vectors, the scan or an index of which `probes` partitions are read. `prior_weight` scales `Entry.prior`. `collapse` folds near-duplicates into one hit.
     """
 
     legs: tuple[str, ...] = ("lexical", "dense")
@@ -26,6 +30,10 @@ class SearchPlan:
     dense_weight: float = 0.5
     depth: int = 1000
     rescore: int = 400
+    dims: int = 0
+    dtype: str = "f32"
+    tier: str = "scan"
+    probes: int = 40
     prior_weight: float = 0.0
     collapse: bool = True
     calibration: Mapping[str, float] = field(default_factory=dict)
@@ -38,3 +46,11 @@ class SearchPlan:
             raise ValueError(f"dense_weight is between 0 and 1, not {self.dense_weight}")
         if self.depth < 1 or self.rescore < 1:
             raise ValueError(f"depth and rescore are positive, not {self.depth}, {self.rescore}")
+        if self.dims < 0 or self.dtype not in DTYPES:
+            raise ValueError(
+                f"dims is 0 or more, dtype one of {', '.join(DTYPES)}, not {self.dims}, {self.dtype!r}"
+            )
+        if self.tier not in TIERS or self.probes < 1:
+            raise ValueError(
+                f"tier is one of {', '.join(TIERS)}, probes positive, not {self.tier!r}, {self.probes}"
+            )

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 from stillroom.schemas.entries import KeyKind
 from stillroom.schemas.ids import canonical_json, digest
+from stillroom.schemas.plan import DTYPES
 
 KINDS = ("corpus", "chat", "mathlib", "security")
 FORMATS = ("auto", "text", "markdown", "html", "pdf", "office", "jsonl", "csv", "tsv", "parquet")
@@ -45,7 +46,8 @@ class Recipe:
     key kinds to make, `dense_keys` those of them that get vectors. `compressor` is `extractive` or
     `llmlingua2:NAME`; `compress_rate` the share of words it keeps. `near_duplicate` is the estimated
     Jaccard similarity from which two values are linked. `max_error_rate` is the share of inputs that
-    may fail before nothing is published. `llm` is `none` or a spec such as `openai:MODEL`.
+    may fail before nothing is published. `dims` (0: all) and `dtype` say in which form vectors are
+    searched; they are kept whole in any case, so a change of either encodes nothing again. `llm` is `none` or a spec such as `openai:MODEL`.
     """
 
     kind: str
@@ -57,6 +59,8 @@ class Recipe:
     compressor: str = "extractive"
     compress_rate: float = 0.75
     encoder: str = "minilm"
+    dims: int = 0
+    dtype: str = "f32"
     llm: str = "none"
     near_duplicate: float = 0.85
     max_error_rate: float = 0.5
@@ -80,6 +84,10 @@ class Recipe:
             raise ValueError(f"segment_tokens is at least 16, not {self.segment_tokens}")
         if not 0.0 < self.compress_rate <= 1.0:
             raise ValueError(f"compress_rate is over 0 and at most 1, not {self.compress_rate}")
+        if self.dims and (self.dims < 8 or self.dims % 8):
+            raise ValueError(f"dims is 0 (all) or a multiple of 8, not {self.dims}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype is one of {', '.join(DTYPES)}, not {self.dtype!r}")
         if not 0.0 < self.near_duplicate <= 1.0:
             raise ValueError(f"near_duplicate is over 0 and at most 1, not {self.near_duplicate}")
         if not 0.0 <= self.max_error_rate <= 1.0:
@@ -87,7 +95,7 @@ class Recipe:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of what decides LOCAL results: the error budget and where sources are do not."""
+        """Digest of what decides the results of a build: the error budget and where sources are do not."""
         data = recipe_to_dict(self)
         del data["max_error_rate"]
         for source in data["sources"]:

@@ -7,6 +7,7 @@ from stillroom.errors import StillroomError
 from stillroom.transforms.calibrate import (
     GRID,
     PRIOR_WEIGHT,
+    ask,
     calibrate,
     pseudo_queries,
     shrunk_weight,
@@ -85,8 +86,8 @@ def test_an_encoder_that_knows_nothing_gets_less_weight(build, minilm):
 
         return encode
 
-    useless = calibrate(build, noise(1), noise(2)).plan
-    good = calibrate(build, minilm.encode_queries, minilm.encode_documents).plan
+    useless = calibrate(build, ask(build, noise(1), noise(2))).plan
+    good = calibrate(build, ask(build, minilm.encode_queries, minilm.encode_documents)).plan
     assert good == build.manifest.plan
     assert useless.dense_weight < good.dense_weight
     assert useless.calibration["dense_mrr"] < good.calibration["dense_mrr"]
@@ -95,7 +96,7 @@ def test_an_encoder_that_knows_nothing_gets_less_weight(build, minilm):
 
 def test_a_copy_of_an_entry_does_not_count_against_it(build, minilm):
     """What a search folds into one hit is one answer: an untouched copy is no better one."""
-    plan = calibrate(build, minilm.encode_queries, minilm.encode_documents).plan
+    plan = calibrate(build, ask(build, minilm.encode_queries, minilm.encode_documents)).plan
     copied = [q for q in pseudo_queries(build) if "signing keys" in q.value]
     assert copied  # their sentence stands unchanged in two other entries of their group
     assert plan.calibration["dense_mrr"] >= 0.9
@@ -106,4 +107,4 @@ def test_a_refusal_of_the_encoder_is_not_hidden(build):
         raise StillroomError("no model")
 
     with pytest.raises(StillroomError, match="no model"):
-        calibrate(build, refuse, refuse)
+        ask(build, refuse, refuse)

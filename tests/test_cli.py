@@ -113,6 +113,24 @@ def test_status(run, small_kb):
     code, out, _ = run("status", small_kb.path)
     assert code == 0
     assert small_kb.outcome.build in out.replace("\n", "")
+    assert data["elastic"]["128/int8"]["bytes"] == 128
+    assert "384 dims, f32" in out
+    assert f"{data['elastic']['64/int8']['retention']:.1%} (64)" in out
+
+
+def test_a_form_of_vectors_by_flags(run, small_kb, tmp_path):
+    target = tmp_path / "kb"
+    flags = ("--dims", "128", "--dtype", "int8")
+    code, out, _ = run("build", "corpus", small_kb.folder, "--kb", target, *flags, "--json")
+    assert code == 0
+    code, out, _ = run("status", target, "--json")
+    assert (json.loads(out)["plan"]["dims"], json.loads(out)["plan"]["dtype"]) == (128, "int8")
+    code, out, _ = run("query", target, "whales sing under water", "--mode", "dense", "--json")
+    assert json.loads(out)["hits"][0]["source_key"] == "sea.txt"
+    for wrong in (("--dims", "100"), ("--dims", "512"), ("--dtype", "fp8")):
+        code, _, error = run("build", "corpus", small_kb.folder, "--kb", target, *wrong)
+        assert code == 1
+        assert wrong[1] in error
 
 
 def test_builds(run, small_kb):

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 import stillroom
 from stillroom import encoders
+from stillroom.approximate import Proposals
+from stillroom.errors import BadInput
 from stillroom.pipelines import build as pipeline
 from stillroom.pipelines.build import plan_build, run_build
 from stillroom.schemas.recipe import Recipe, Source
 from stillroom.store import current_build, read_manifest
-from stillroom.transforms import carry
+from stillroom.transforms import carry, pca, tables
 from stillroom.transforms import write as write_stage
 from stillroom.transforms.maintenance import collect_garbage, diff_builds, verify_build
 from stillroom.transforms.publish import Outcome, publish
@@ -380,4 +382,88 @@ def test_any_sequence_of_changes_ends_like_a_build_from_scratch(tmp_path, steps,
     assert contents(kb) == contents(fresh)
     plans = [read_manifest(base, current_build(base)).plan for base in (kb, fresh)]
     assert plans[0] == plans[1]
+    assert verify_build(kb) == []
+
+
+FORMS = ({"dims": 128, "dtype": "int8"}, {"dims": 64}, {"dtype": "bit"}, {"dtype": "int8"})
+
+
+def test_another_form_of_the_vectors_encodes_and_shapes_nothing(tmp_path, encoded):
+    folder, kb = write(tmp_path / "in", pages("abcdef")), tmp_path / "kb"
+    first = build(folder, kb)
+    before = contents(kb)
+    encoded.clear()
+    for form in FORMS:
+        outcome = build(folder, kb, **form)
+        assert (outcome.changed, outcome.accounting.unchanged) == (True, 6)
+        assert (outcome.plan.dims, outcome.plan.dtype) == (
+            form.get("dims", 0), form.get("dtype", "f32"),
+        )  # fmt: skip
+        assert verify_build(kb) == []
+        (hit,) = stillroom.open(kb).search("What does page c say about its keeper?", 1)
+        assert hit.source_key == "c.md"
+    assert encoded == []
+    again = build(folder, kb)
+    assert contents(kb) == before
+    assert again.plan == first.plan
+
+
+def test_forms_of_one_base_are_the_same_built_at_once_or_in_steps(tmp_path):
+    """The axes are fitted over carried, rewritten and new parts alike, each vector once."""
+    form = {"dims": 64, "dtype": "bit"}
+    folder, kb = write(tmp_path / "in", pages("abcdef")), tmp_path / "kb"
+    build(folder, kb, **form)
+    write(folder, pages("bcdefgh", c=2, d=1))
+    build(folder, kb, **form)
+    build(folder, tmp_path / "scratch", workers=2, **form)
+    assert contents(kb) == contents(tmp_path / "scratch")
+
+
+def test_an_unchanged_run_reads_no_vectors(tmp_path, monkeypatch):
+    folder, kb = write(tmp_path / "in", pages("abc")), tmp_path / "kb"
+    build(folder, kb, dims=64)
+    monkeypatch.setattr(pca, "LanceFileReader", lambda *_, **__: pytest.fail("vectors were read"))
+    assert not build(folder, kb, dims=64).changed
+
+
+@pytest.mark.parametrize("dims", [392, 4096])
+def test_more_dimensions_than_the_encoder_has_are_refused(tmp_path, dims):
+    with pytest.raises(BadInput, match="384"):
+        build(write(tmp_path / "in", pages("a")), tmp_path / "kb", dims=dims)
+
+
+def test_all_dimensions_asked_for_by_number_are_all(tmp_path):
+    folder = write(tmp_path / "in", pages("ab"))
+    assert build(folder, tmp_path / "kb", dims=384).plan.dims == 0
+
+
+def test_a_large_base_is_searched_by_an_index(tmp_path, monkeypatch):
+    """The cross-over is lowered, so that this small base has one."""
+    folder, kb = write(tmp_path / "in", pages("abcdefgh")), tmp_path / "kb"
+    build(folder, tmp_path / "plain")
+    monkeypatch.setattr(tables, "CROSS_OVER", 8)
+    outcome = build(folder, kb, dims=64, dtype="bit")
+    manifest = read_manifest(kb, outcome.build)
+    assert (manifest.plan.tier, set(manifest.index)) == ("ivf_rq", {"recall", "bytes"})
+    assert manifest.index["recall"] > 0.9
+    assert manifest.index["bytes"] > 0
+    assert verify_build(kb) == []
+    asked: list[int] = []
+    real = Proposals.__call__
+
+    def spy(self, query, count):
+        asked.append(count)
+        return real(self, query, count)
+
+    monkeypatch.setattr(Proposals, "__call__", spy)
+    base = stillroom.open(kb)
+    (hit,) = base.search("kept by c and nobody else", 1, mode="dense")
+    assert hit.source_key == "c.md"
+    assert asked
+    asked.clear()
+    assert base.search("kept by c", where={"source": "docs"}, mode="dense")
+    assert not asked  # a filter is not the index's business
+    monkeypatch.setattr(tables, "CROSS_OVER", 10**9)
+    write(folder, pages("abcdefghi"))
+    assert build(folder, kb).plan.tier == "scan"
     assert verify_build(kb) == []

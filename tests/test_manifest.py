@@ -38,6 +38,8 @@ MANIFEST = Manifest(
     fit=Fit("a" * 32, ("e1", "e2"), 0.25),
     counts={"entries": 10},
     lexical_format="tantivy-0.27/1",
+    index={"recall": 0.99, "bytes": 64},
+    elastic={"128/int8": {"retention": 0.99, "bytes": 128}},
 )
 
 
@@ -71,7 +73,7 @@ def test_what_is_no_manifest_is_refused(text):
 def test_a_part_that_is_not_there_or_of_another_shape_is_damage(name):
     data = json.loads(manifest_to_json(MANIFEST))
     value = data.pop(name)
-    if name not in ("counts", "lexical_format"):
+    if name not in ("counts", "lexical_format", "elastic", "index"):
         with pytest.raises(ValueError, match="manifest"):
             manifest_from_json(json.dumps(data))
     if isinstance(value, dict) and name != "counts":

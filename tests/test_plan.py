@@ -15,6 +15,8 @@ from stillroom.schemas.plan import SearchPlan
         ({"dense_weight": float("nan")}, "nan"),
         ({"depth": 0}, "0, 400"),
         ({"rescore": 0}, "1000, 0"),
+        ({"dims": -1}, "-1, 'f32'"),
+        ({"dtype": "i4"}, "0, 'i4'"),
     ],
 )
 def test_wrong_values_are_refused_with_their_value(change, message):

@@ -22,6 +22,8 @@ def test_a_recipe_comes_back_from_plain_data():
         keys=("text", "sentence", "compressed"),
         dense_keys=("compressed",),
         compress_rate=0.5,
+        dims=128,
+        dtype="int8",
         encoder="/models/x",
         max_error_rate=0.0,
     )
@@ -99,6 +101,10 @@ def test_an_unknown_name_lists_the_known_ones():
         ({"compress_rate": 0.0}, "at most 1, not 0.0"),
         ({"compress_rate": 1.1}, "at most 1, not 1.1"),
         ({"near_duplicate": 0.0}, "near_duplicate is over 0 and at most 1, not 0.0"),
+        ({"dims": 4}, "multiple of 8, not 4"),
+        ({"dims": 130}, "multiple of 8, not 130"),
+        ({"dims": -8}, "multiple of 8, not -8"),
+        ({"dtype": "fp4"}, "f32, int8, bit, not 'fp4'"),
         ({"max_error_rate": -0.1}, "between 0 and 1, not -0.1"),
     ],
 )
@@ -115,7 +121,14 @@ def test_wrong_sources_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("segment_tokens", "512"), ("max_error_rate", "0.1"), ("keys", 5)]
+    ("name", "value"),
+    [
+        ("segment_tokens", "512"),
+        ("dims", "128"),
+        ("dtype", 8),
+        ("max_error_rate", "0.1"),
+        ("keys", 5),
+    ],
 )
 def test_a_value_of_a_wrong_type_is_refused_by_name(name, value):
     data = {"kind": "corpus", "source": [{"name": "a", "uri": "x"}], name: value}

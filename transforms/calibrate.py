@@ -9,9 +9,9 @@ finds nothing this way, and its weight falls to zero. No relevance judgement is 
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,47 +48,61 @@ class PseudoQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """Pseudo-queries encoded: float32 [queries, dims] `vectors` of their texts; the `texts` of their
+    entries without them, and the vectors of those, `rest`."""
+
+    queries: tuple[PseudoQuery, ...]
+    vectors: np.ndarray
+    texts: tuple[str, ...]
+    rest: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
-    """The build's plan with its fitted dense weight, and what it was fitted on: pseudo-queries, the texts
-    and vectors of their entries without them (float32 [queries, dims]), and reciprocal ranks by weight of
-    GRID (float64 [queries, len(GRID)])."""
+    """The build's plan with its fitted dense weight, and the reciprocal ranks that it was fitted on, by
+    weight of GRID (float64 [queries, len(GRID)])."""
 
     build: Build
     plan: SearchPlan
-    queries: tuple[PseudoQuery, ...] = ()
-    texts: tuple[str, ...] = ()
-    rest: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.float32))
-    ranks: np.ndarray = field(default_factory=lambda: np.empty((0, len(GRID))))
+    asked: Asked
+    ranks: np.ndarray
 
     def retention(self, encode: Callable[[str], np.ndarray | None]) -> dict[str, float]:
         """The share of the mean reciprocal rank that another query encoder keeps, by leg."""
-        none = np.zeros(self.rest.shape[1], np.float32)
-        made = [encode(query.text) for query in self.queries]
+        none = np.zeros(self.asked.rest.shape[1], np.float32)
+        made = [encode(query.text) for query in self.asked.queries]
         vectors = np.array([none if vector is None else vector for vector in made])
-        ranks = _all_ranks(self.build, self.queries, vectors, self.rest)
-        weight = self.plan.dense_weight
+        ranks = _all_ranks(self.build, self.asked, vectors)
         kept: dict[str, float] = {}
-        for leg, at in (("dense", 1.0), ("hybrid", weight)):
+        for leg, at in (("dense", 1.0), ("hybrid", self.plan.dense_weight)):
             new, old = (float(np.interp(at, GRID, r.mean(axis=0))) for r in (ranks, self.ranks))
             kept[leg] = round(new / old, 4) if old else 0.0
         return kept
 
 
-def calibrate(build: Build, encode_queries: Encode, encode_documents: Encode) -> Calibration:
-    """Fit the dense weight of a build."""
-    plan = build.manifest.plan
-    queries = tuple(pseudo_queries(build))
-    if not queries or not len(build.vectors):
-        weight = PRIOR_WEIGHT if len(build.vectors) else 0.0
-        return Calibration(build, replace(plan, dense_weight=weight))
+def ask(build: Build, encode_queries: Encode, encode_documents: Encode) -> Asked:
+    """The build's pseudo-queries; none where it has no vectors."""
+    queries = tuple(pseudo_queries(build)) if len(build.dense) else ()
+    if not queries:
+        nothing = np.empty((0, build.manifest.encoder.dims), np.float32)
+        return Asked((), nothing, (), nothing)
     vectors = in_two_threads(encode_queries, [q.text for q in queries])
     texts = tuple(f"{q.title}\n{q.value}".strip() for q in queries)
-    rest = in_two_threads(encode_documents, list(texts))
-    ranks = _all_ranks(build, queries, vectors, rest)
+    return Asked(queries, vectors, texts, in_two_threads(encode_documents, list(texts)))
+
+
+def calibrate(build: Build, asked: Asked) -> Calibration:
+    """Fit the dense weight of a build."""
+    plan = build.manifest.plan
+    if not asked.queries:
+        plan = replace(plan, dense_weight=PRIOR_WEIGHT if len(build.dense) else 0.0)
+        return Calibration(build, plan, asked, np.empty((0, len(GRID))))
+    ranks = _all_ranks(build, asked, asked.vectors)
     quality = ranks.mean(axis=0)
     weight, confidence = shrunk_weight(ranks)
     figures = {
-        "queries": float(len(queries)),
+        "queries": float(len(asked.queries)),
         "lexical_mrr": round(float(quality[0]), 4),
         "dense_mrr": round(float(quality[-1]), 4),
         "fused_mrr": round(float(np.interp(weight, GRID, quality)), 4),
@@ -96,17 +110,15 @@ def calibrate(build: Build, encode_queries: Encode, encode_documents: Encode) ->
         "spread": round(confidence, 4),
     }
     plan = replace(plan, dense_weight=weight, calibration=figures)
-    return Calibration(build, plan, queries, texts, rest, ranks)
+    return Calibration(build, plan, asked, ranks)
 
 
-def _all_ranks(
-    build: Build, queries: Sequence[PseudoQuery], vectors: np.ndarray, rest: np.ndarray
-) -> np.ndarray:
+def _all_ranks(build: Build, asked: Asked, vectors: np.ndarray) -> np.ndarray:
     plan, lengths = build.manifest.plan, _mean_lengths(build)
     return np.array(
         [
             _reciprocal_ranks(build, plan, query, vector, own, lengths)
-            for query, vector, own in zip(queries, vectors, rest, strict=True)
+            for query, vector, own in zip(asked.queries, vectors, asked.rest, strict=True)
         ]
     )
 
@@ -201,7 +213,7 @@ def _reciprocal_ranks(
     # Near-duplicates of the entry still hold the query word for word: they are no better answers.
     others = build.group[legs.candidates] != build.group[query.row]
     own_lexical = _own_bm25(build, plan, query, lengths)
-    own_dense = float(own @ vector) if np.isfinite(own).all() else -1.0
+    own_dense = build.dense.similarity(own, vector) if np.isfinite(own).all() else -1.0
     lexical = legs.lexical[others]
     dense = legs.dense[others]
     scale = make_scale(

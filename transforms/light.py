@@ -26,6 +26,7 @@ from stillroom.light import SEEN, TABLE, TOKENIZER, WEIGHTS
 from stillroom.schemas.ids import digest
 from stillroom.store import Build
 from stillroom.tokens import TokenCounter
+from stillroom.transforms.retention import whole_vectors
 from stillroom.transforms.sentences import sentence_spans
 
 SAMPLE = 20_000  # keys, those with the smallest hash
@@ -68,12 +69,12 @@ class Rows:
         return Rows(texts, self.targets[keep], self.owners[keep])
 
 
-def sample_rows(build: Build, encode: Encode) -> Rows:
+def sample_rows(build: Build, dataset: Any, encode: Encode) -> Rows:
     """Texts from the sampled keys of a build: pieces whose target is the key's vector, and sentences as
-    the full model encodes them."""
-    sample = _smallest(build, SAMPLE)
+    the full model encodes them. `dataset` is the Lance table of the keys, with whole vectors."""
+    sample = np.array(_smallest(build, SAMPLE), np.int64)
     keys = build.keys.column("text")
-    texts = [keys[row].as_py() for row in sample]
+    texts = [keys[row].as_py() for row in sample.tolist()]
     owners = build.key_entry[sample].astype(np.int64)
     asked = [(s[1], n) for n, text in enumerate(texts[:ENCODED]) if len(s := _sentences(text)) > 1]
     vectors = encode([text for text, _ in asked])
@@ -81,7 +82,7 @@ def sample_rows(build: Build, encode: Encode) -> Rows:
     encoded = Rows(
         tuple(asked[n][0] for n in good), vectors[good], owners[[asked[n][1] for n in good]]
     )
-    return pieces(texts, build.vectors[sample], owners) + encoded
+    return pieces(texts, whole_vectors(build, dataset, sample), owners) + encoded
 
 
 def pieces(texts: Sequence[str], vectors: np.ndarray, owners: np.ndarray) -> Rows:

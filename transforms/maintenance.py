@@ -24,7 +24,8 @@ from stillroom.store import (
     table_uri,
 )
 from stillroom.transforms.parts import ParentBuild
-from stillroom.transforms.publish import lexical_fields
+from stillroom.transforms.pca import table_axes
+from stillroom.transforms.publish import basis_for, lexical_fields
 from stillroom.transforms.serving import Sorted, write_derived
 from stillroom.transforms.staging import STAGING
 from stillroom.transforms.tables import INDEXED, tag_of
@@ -212,8 +213,11 @@ def _serving(kb: PathLike, manifest: Manifest) -> Iterator[str]:
     link it must be what is served."""
     datasets = {name: _dataset(kb, manifest, name) for name in TABLES}
     with tempfile.TemporaryDirectory(prefix="stillroom-verify-") as scratch:
-        fields = lexical_fields(manifest.plan)
-        made = write_derived(Path(scratch), datasets, fields, manifest.encoder.dims)
+        plan, dims = manifest.plan, manifest.encoder.dims
+        axes = table_axes(datasets["keys"], dims) if plan.dims else None
+        basis = basis_for(plan, axes)
+        fields = lexical_fields(plan)
+        made = write_derived(Path(scratch), datasets, fields, dims, plan.dtype, basis, plan.tier)
     for name, content in made.contents.items():
         if content != manifest.tables[name].content:
             yield f"the rows of {name} are not what was published"

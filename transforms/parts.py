@@ -35,6 +35,11 @@ class Fragment:
     rows: int
     files: tuple[str, ...]
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Names of the files under the table's `data/`."""
+        return tuple(json.loads(made)["files"][0]["path"] for made in self.files)
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -115,8 +120,7 @@ class ParentBuild:
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
         (written,) = [one for one in self.parts[part].fragments if one.table == table]
-        paths = [json.loads(made)["files"][0]["path"] for made in written.files]
-        made = [fragments[path].to_table(columns=columns) for path in paths]
+        made = [fragments[path].to_table(columns=columns) for path in written.paths]
         return pa.concat_tables([schema.empty_table(), *made])
 
     def tables(self, part: str) -> dict[str, pa.Table]:

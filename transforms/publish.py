@@ -9,8 +9,10 @@ finds the manifest and only swaps the pointer.
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from stillroom.analyzers import analyzer_spec
 from stillroom.errors import NotPublished
@@ -22,13 +24,15 @@ from stillroom.schemas.plan import SearchPlan
 from stillroom.schemas.recipe import Recipe
 from stillroom.schemas.rejects import Accounting, Reject
 from stillroom.schemas.specs import EncoderSpec
-from stillroom.store import build_folder, current_build, manifest_name, read_manifest
+from stillroom.store import Build, build_folder, current_build, manifest_name, read_manifest
 from stillroom.transforms import faults
 from stillroom.transforms.carry import Fate
 from stillroom.transforms.parts import PARTS, Part, parts_to_jsonl
+from stillroom.transforms.pca import Axes, basis_of
+from stillroom.transforms.retention import measure_index
 from stillroom.transforms.serving import Derived, write_derived
 from stillroom.transforms.sticky import Vocabulary, fitted
-from stillroom.transforms.tables import Commits, commit_tables, pin_tables
+from stillroom.transforms.tables import Commits, commit_tables, has_vector_index, pin_tables
 from stillroom.versions import swap_current
 
 
@@ -68,6 +72,7 @@ class Made:
     fates: Mapping[Fate, int]
     duplicates: int
     inputs: str
+    axes: Axes | None = None  # where the plan wants fewer dimensions
 
 
 def publish(
@@ -102,9 +107,12 @@ def publish(
         datasets = commit_tables(commits, [f for part in parts for f in part.fragments])
         progress("lexical index and serving files")
         fields = lexical_fields(plan.search)
+        tier = "ivf_rq" if has_vector_index(datasets["keys"]) else "scan"
+        plan = replace(plan, search=replace(plan.search, tier=tier))
         try:
             with folder.scratch() as scratch:
-                derived = write_derived(scratch, datasets, fields, dims)
+                dtype, basis = plan.search.dtype, basis_for(plan.search, made.axes)
+                derived = write_derived(scratch, datasets, fields, dims, dtype, basis, tier)
                 folder.place(scratch / "serve", f"serve/{derived.serve.digest}")
                 faults.point("between-derived")
                 folder.place(scratch / "lexical", f"lexical/{derived.lexical.digest}")
@@ -114,7 +122,10 @@ def publish(
         faults.point("after-derived")
         progress("fits")
         parent = read_manifest(plan.kb, plan.parent) if plan.parent and not plan.refit else None
-        manifest = fitted(manifest, folder, parent, vocabulary)
+        manifest = fitted(manifest, folder, parent, datasets["keys"], vocabulary)
+        if tier != "scan":
+            index = measure_index(Build(plan.kb, manifest), datasets["keys"])
+            manifest = replace(manifest, index=index)
         progress("manifest")
         _write_build(folder, manifest, parts, made.rejects, repairs)
     pin_tables(plan.kb, read_manifest(plan.kb, build))
@@ -130,6 +141,11 @@ def publish(
 def lexical_fields(plan: SearchPlan) -> tuple[str, ...]:
     """Fields of the lexical index: those that the plan gives a weight."""
     return tuple(sorted(name for name, weight in plan.field_weights.items() if weight > 0))
+
+
+def basis_for(plan: SearchPlan, axes: Axes | None) -> np.ndarray | None:
+    """float32 [dims, plan.dims]: what a plan with fewer dimensions rotates by; else None."""
+    return basis_of(axes, plan.dims) if plan.dims and axes is not None else None
 
 
 def account(made: Made) -> Accounting:

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from stillroom import store
-from stillroom.dense import sign_bits
 from stillroom.folders import file_checksum
 from stillroom.schemas.arrow import (
     SERVE_ENTRIES,
@@ -27,6 +26,7 @@ from stillroom.schemas.ids import digest
 from stillroom.schemas.manifest import DerivedFiles
 from stillroom.transforms.content import ContentDigest
 from stillroom.transforms.lexical_index import LexicalWriter, facet_terms
+from stillroom.transforms.vectors import VectorWriter
 
 BATCH = 8192  # rows of one read
 
@@ -42,9 +42,18 @@ class Derived:
 
 
 def write_derived(
-    into: Path, tables: Mapping[str, Any], fields: tuple[str, ...], dims: int
+    into: Path,
+    tables: Mapping[str, Any],
+    fields: tuple[str, ...],
+    dims: int,
+    dtype: str = "f32",
+    basis: np.ndarray | None = None,
+    tier: str = "scan",
 ) -> Derived:
     """Write the folders `serve` and `lexical` in a local folder, from open Lance datasets.
+
+    `dims` are those of the tables' vectors; `dtype` and `basis` say in which form they are served
+    (`transforms/vectors.py`); with a `tier` other than the scan, where each lies in its table.
 
     Raises ValueError where a link or key names no entry, or a dense key has no vector. (Values are
     compared with their spans where they are written.)
@@ -55,10 +64,15 @@ def write_derived(
     contents = {
         "documents": _documents(tables["documents"]),
         "entries": _entries(serve, lexical, entries, fields),
-        "keys": _keys(serve, tables["keys"], entries, dims),
+        "keys": _keys(serve, tables["keys"], entries, dims, dtype, basis),
         "links": _links(serve, tables["links"], entries),
     }
     made = described(serve)
+    if (
+        tier != "scan"
+    ):  # addresses follow from how tables were written: equal builds may differ in them
+        _addresses(serve, tables["keys"])
+        made = replace(described(serve), content=made.content)
     # Names and bytes of what tantivy writes differ from run to run; what it is made from does not.
     written = replace(described(lexical), content=digest("lexical", contents["entries"], *fields))
     vectors = np.load(serve / store.VECTORS, mmap_mode="r")
@@ -134,7 +148,9 @@ def _entries(serve: Path, lexical: Path, entries: Sorted, fields: tuple[str, ...
     return state.hexdigest()
 
 
-def _keys(serve: Path, dataset: Any, entries: Sorted, dims: int) -> str:
+def _keys(
+    serve: Path, dataset: Any, entries: Sorted, dims: int, dtype: str, basis: np.ndarray | None
+) -> str:
     """Write vectors and their keys, ordered by entry row and key id; digest of all keys."""
     keys = Sorted(dataset)
     state = ContentDigest()
@@ -146,8 +162,7 @@ def _keys(serve: Path, dataset: Any, entries: Sorted, dims: int) -> str:
     ids = np.array(light.column("id").to_pylist(), dtype="S32")
     order = dense[np.lexsort((ids[dense], rows[dense]))]
     np.save(serve / store.KEY_ENTRY, rows[order])
-    vectors = _mapped(serve / store.VECTORS, np.float32, (len(order), dims))
-    bits = _mapped(serve / store.BITS, np.uint64, (-(-dims // 64), len(order)))
+    vectors = VectorWriter(serve, len(order), dims, dtype, basis)
     with _arrow_writer(serve / store.KEYS, SERVE_KEYS) as sink:
         for start in range(0, len(order), BATCH):
             some = order[start : start + BATCH]
@@ -155,15 +170,21 @@ def _keys(serve: Path, dataset: Any, entries: Sorted, dims: int) -> str:
             column = table.column("vector").combine_chunks()
             if column.null_count:
                 raise ValueError("a dense key has no vector: the build is not publishable")
-            values = column.flatten().to_numpy().reshape(-1, dims)
-            vectors[start : start + len(some)] = values
-            bits[:, start : start + len(some)] = sign_bits(values)
+            vectors.put(start, column.flatten().to_numpy().reshape(-1, dims))
             state.update(pa.table({"vector": column.flatten()}))
             span = table.column("span").combine_chunks().flatten()
             plain = [table.column(name).combine_chunks() for name in ("id", "kind", "text")]
             sink.write_table(pa.Table.from_arrays([*plain, *span], schema=SERVE_KEYS))
-    _close(vectors, bits)
+    vectors.close()
     return state.hexdigest()
+
+
+def _addresses(serve: Path, dataset: Any) -> None:
+    """uint64 [vectors]: the Lance row address of each vector, in the order of the served ones."""
+    table = dataset.to_table(columns=["id"], with_row_id=True)
+    served = pa.ipc.open_file(pa.memory_map(str(serve / store.KEYS))).read_all().column("id")
+    places = pa.compute.index_in(served, value_set=table.column("id").combine_chunks())
+    np.save(serve / store.ADDRESSES, table.column("_rowid").take(places).to_numpy())
 
 
 def _links(serve: Path, dataset: Any, entries: Sorted) -> str:
@@ -207,19 +228,6 @@ def _groups(total: int, source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 def _arrow_writer(path: Path, schema: pa.Schema) -> Any:
     return pa.ipc.new_file(str(path), schema)
-
-
-def _mapped(path: Path, dtype: Any, shape: tuple[int, int]) -> np.ndarray:
-    if 0 in shape:  # an empty file cannot be mapped
-        np.save(path, np.empty(shape, dtype))
-        return np.empty(shape, dtype)
-    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-
-
-def _close(*arrays: np.ndarray) -> None:
-    for array in arrays:
-        if isinstance(array, np.memmap):
-            array.flush()
 
 
 def described(folder: Path) -> DerivedFiles:

@@ -1,11 +1,12 @@
 """The STICKY parts of a build: fitted once, then carried over with what they were fitted on.
 
-They are the fusion weight and the light query encoder. Both are carried while the sample of entries that
+They are the fusion weight, the light query encoder, and what each form of the vectors keeps. All are carried while the sample of entries that
 they were fitted on is mostly still there; `--refit`, another encoder or other key kinds fit them again.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from stillroom.store import Build
 from stillroom.transforms.calibrate import (
     MAX_DRIFT,
     Calibration,
+    ask,
     calibrate,
     drift_between,
     in_two_threads,
@@ -31,6 +33,7 @@ from stillroom.transforms.light import (
     token_weights,
     write_light,
 )
+from stillroom.transforms.retention import measure_forms
 from stillroom.transforms.serving import described
 
 Vocabulary = Callable[[Encoder], np.ndarray]
@@ -50,30 +53,36 @@ def carried(manifest: Manifest, parent: Manifest, sample: tuple[str, ...]) -> Ma
         manifest.plan, dense_weight=parent.plan.dense_weight, calibration=parent.plan.calibration
     )
     fit = replace(parent.fit, drift=drift)
-    return replace(manifest, plan=plan, fit=fit, light=parent.light)
+    return replace(manifest, plan=plan, fit=fit, light=parent.light, elastic=parent.elastic)
 
 
 def fitted(
-    manifest: Manifest, folder: Folder, parent: Manifest | None, vocabulary: Vocabulary
+    manifest: Manifest, folder: Folder, parent: Manifest | None, keys: Any, vocabulary: Vocabulary
 ) -> Manifest:
     """The manifest with its fits: its `parent`'s where they still hold (None: fit again), else new
-    ones; files of a light encoder are placed in the folder."""
+    ones; files of a light encoder are placed in the folder. `keys` is the build's open Lance dataset."""
     build = Build(folder.uri, manifest)
     sample = sample_of(build)
     if parent is not None and (kept := carried(manifest, parent, sample)) is not None:
         return kept
     encoder = load_for(manifest.encoder, exact=True)
-    measured = calibrate(build, encoder.encode_queries, encoder.encode_documents)
-    light = _light(build, folder, encoder, measured, vocabulary)
-    return replace(manifest, plan=measured.plan, fit=Fit(manifest.build, sample), light=light)
+    measured = calibrate(build, ask(build, encoder.encode_queries, encoder.encode_documents))
+    return replace(
+        manifest,
+        plan=measured.plan,
+        fit=Fit(manifest.build, sample),
+        light=_light(build, folder, encoder, measured, keys, vocabulary),
+        elastic=measure_forms(build, keys, measured.asked),
+    )
 
 
 def _light(
-    build: Build, folder: Folder, encoder: Encoder, measured: Calibration, vocabulary: Vocabulary
-) -> Light | None:
+    build: Build, folder: Folder, encoder: Encoder, measured: Calibration, keys: Any,
+    vocabulary: Vocabulary,
+) -> Light | None:  # fmt: skip
     """A light encoder fitted on the build, its retention measured without what it is asked for; None
     for a build that is too small, or an encoder whose tokens cannot be run one by one."""
-    if not encoder.spec.lengths or len(build.vectors) < MIN_KEYS or not measured.queries:
+    if not encoder.spec.lengths or len(build.dense) < MIN_KEYS or not measured.asked.queries:
         return None
     tokenizer = encoder.tokens.tokenizer
     tokens = vocabulary(encoder)
@@ -81,11 +90,12 @@ def _light(
     # In batches, where a query is encoded as a document is.
     alike = encoder.spec.query_prefix == encoder.spec.document_prefix
     encode = encoder.encode_documents if alike else encoder.encode_queries
-    rows = sample_rows(build, lambda texts: in_two_threads(encode, texts))
+    rows = sample_rows(build, keys, lambda texts: in_two_threads(encode, texts))
     with folder.scratch() as scratch:
         # As if what is asked for had never been said: its entries without it.
-        asked = np.array([query.row for query in measured.queries])
-        apart = rows.without(asked.tolist()) + pieces(measured.texts, measured.rest, asked)
+        asked = measured.asked
+        owners = np.array([query.row for query in asked.queries])
+        apart = rows.without(owners.tolist()) + pieces(asked.texts, asked.rest, owners)
         table = fit_table(tokens, apart, weights, tokenizer)
         write_light(scratch / "apart", LightTable(table, weights, seen), tokenizer)
         files = {path.name: path for path in (scratch / "apart").iterdir()}

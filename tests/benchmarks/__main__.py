@@ -4,7 +4,17 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("quality", "build_speed", "nightly", "growth", "query_latency", "readers", "light")
+NAMES = (
+    "quality",
+    "build_speed",
+    "nightly",
+    "growth",
+    "query_latency",
+    "readers",
+    "elastic",
+    "scale",
+    "light",
+)
 
 
 def main() -> None:
