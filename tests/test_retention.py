@@ -85,4 +85,4 @@ def test_a_sample_is_the_same_each_time(build, monkeypatch):
 
 def test_without_pseudo_queries_nothing_is_said(build, keys):
     nothing = np.empty((0, 384), np.float32)
-    assert measure_forms(build, keys, Asked((), nothing, nothing)) == {}
+    assert measure_forms(build, keys, Asked((), nothing, (), nothing)) == {}
