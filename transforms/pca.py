@@ -11,8 +11,8 @@ A basis keeps the leading axes. Two things are done to them, which cost no byte:
   axes 87.2 %; Cranfield 98.6 and 98.9 %.
 - Mixed by a fixed orthonormal transform. Products stay as they are, but every dimension has about the
   same variance, so that its sign says as much as another's (as RaBitQ's random rotation,
-  arXiv:2405.12497): where the signs of 128 dimensions propose 50 vectors, Cranfield keeps 96 %,
-  unmixed 87 %.
+  arXiv:2405.12497): where the signs of 128 dimensions propose 400 vectors, Cranfield and SciFact
+  keep 98.6 and 97.2 %, as with all products; unmixed 97.0 and 95.6 %.
 """
 
 from collections.abc import Iterable, Iterator

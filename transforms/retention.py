@@ -86,8 +86,9 @@ def _gains(
         stored, own = (quantise(x, scale).astype(np.float32) for x in (stored, own))
         asked = asked * scale
     gains = np.zeros(len(asked))
-    for n, query in enumerate(asked):
-        before = others[n] & (stored @ query > own[n] @ query)
+    scores, reached = stored @ asked.T, (own * asked).sum(axis=1)
+    for n in range(len(asked)):
+        before = others[n] & (scores[:, n] > reached[n])
         if dtype == "bit":
             distance = hamming(bits, query_bits[:, n])
             near = distance < hamming(own_bits[:, n : n + 1], query_bits[:, n])[0]

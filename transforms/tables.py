@@ -23,10 +23,10 @@ from stillroom.transforms.parts import Fragment, write_fragment
 
 COMMIT_TRIES = 10
 INDEXED = {"documents": "id", "entries": "id"}
-# Vectors from which the index is quicker than the scan. One thread, limit 1000: at 100,000 the scan
-# takes 3 ms and the index 4 to 6, at 1,000,000 48 and 12 (`tests/benchmarks/scale.py`); between these
-# two sizes the crossing is interpolated.
-CROSS_OVER = 200_000
+# Vectors from which the index is quicker than the scan. p50 of one query in one thread, 1000 proposed:
+# at 100,000 the scan takes 3.3 ms and the index 7.2, at 200,000 5.7 and 6.8, at 1,000,000 22.9 and 7.4
+# (`tests/benchmarks/scale.py`); the crossing itself is interpolated.
+CROSS_OVER = 250_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from stillroom import store
+from stillroom.approximate import Proposals
 from stillroom.elastic import Dense
 from stillroom.encoders import load_encoder
 from stillroom.schemas.plan import DTYPES
 from stillroom.transforms.pca import axes_of, basis_of, moments_of
+from stillroom.transforms.tables import index_vectors
 from stillroom.transforms.vectors import VectorWriter
 from tests.benchmarks.common import PeakMemory, folder_bytes, sentences
 
@@ -28,8 +30,8 @@ SIZES = (100_000, 1_000_000)
 SEEDS = 4_000  # sentences that are encoded
 NOISE = 0.03  # standard deviation of a component; a real one has .05
 ASKED = 100
-COUNT = 1000  # vectors that the sign bits propose: `SearchPlan.depth`
-PROBES = ((8, 5), (20, 5), (40, 10))  # nprobes and refine factor
+COUNT = 1000  # vectors that the sign bits or the index propose: `SearchPlan.depth`
+PROBES = (8, 20, 40, 80)  # partitions that a query reads
 
 
 def main(data: Path) -> None:
@@ -103,22 +105,19 @@ def lance_index(
     schema = pa.schema([("row", pa.int64()), ("vector", pa.list_(pa.float32(), dims))])
     dataset = lance.write_dataset(batches(), str(folder / "keys.lance"), schema=schema)
     plain = folder_bytes(folder)
-    parts = max(16, int(size**0.5))
     with PeakMemory() as memory:
         began = time.perf_counter()
-        dataset.create_index("vector", "IVF_RQ", metric="dot", num_partitions=parts, num_bits=1)
+        index_vectors(dataset)
         seconds = time.perf_counter() - began
     weight = (folder_bytes(folder) - plain) / size
     table = lancedb.connect(str(folder)).open_table("keys")
-    for probes, refine in PROBES:
-
-        def ask(query, probes=probes, refine=refine):
-            search = table.search(query, vector_column_name="vector").distance_type("dot")
-            found = search.nprobes(probes).refine_factor(refine).select(["row"]).limit(10)
-            return found.to_arrow().column("row").to_numpy()
-
-        what = f"IVF_RQ {probes}x{refine}"
-        measure(what, seconds, weight, memory, queries, exact, ask)
+    addresses = dataset.to_table(columns=["row"], with_row_id=True).column("_rowid").to_numpy()
+    for probes in PROBES:
+        dense = Dense(vectors, propose=Proposals(table, addresses, probes))
+        what = f"IVF_RQ {probes}"
+        measure(
+            what, seconds, weight, memory, queries, exact, lambda q, d=dense: d.nearest(q, COUNT)[0]
+        )
 
 
 def measure(
