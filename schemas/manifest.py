@@ -11,7 +11,7 @@ from stillroom.schemas.recipe import Recipe, recipe_from_dict
 from stillroom.schemas.rejects import Accounting
 from stillroom.schemas.specs import AnalyzerSpec, EncoderSpec
 
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
 # Retention from which the light encoder is the default. What a build can measure is below what judged
 # queries show: .91 and .98 on SciFact, where they keep .99 and .99.
 LIGHT_BARS = {"dense": 0.9, "hybrid": 0.95}
@@ -154,8 +154,8 @@ def manifest_from_json(text: str) -> Manifest:
                 "accounting": Accounting(**data["accounting"]),
                 "fit": Fit(**_tuples(data["fit"])),
                 "light": _light(data["light"]),
-                "index": dict(data.get("index", {})),
-                "elastic": {n: dict(point) for n, point in data.get("elastic", {}).items()},
+                "index": dict(data["index"]),
+                "elastic": {n: dict(point) for n, point in data["elastic"].items()},
             }
         )
     except (AttributeError, KeyError, TypeError) as error:

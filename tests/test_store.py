@@ -100,7 +100,7 @@ def test_a_manifest_that_lacks_a_part_is_damaged_not_of_another_version(copied_k
 
 def test_another_manifest_format_is_a_skew(copied_kb):
     edit_manifest(copied_kb, format=99, code_version="7.7")
-    with pytest.raises(VersionSkew, match=r"format 99.*reads 1.*7\.7"):
+    with pytest.raises(VersionSkew, match=r"format 99.*reads 2.*7\.7"):
         stillroom.open(copied_kb)
 
 

@@ -70,7 +70,7 @@ def test_an_open_build_is_held_until_its_reader_goes(history):
 @pytest.mark.parametrize(
     ("old", "new", "kind"),
     [
-        ('"format": 1', '"format": 2', VersionSkew),
+        ('"format": 2', '"format": 9', VersionSkew),
         ('"lexical_format": "tantivy', '"lexical_format": "tantive', VersionSkew),
         ('"probe": "', '"probe": "0', VersionSkew),
         ('"build"', '"bulid"', Damaged),
