@@ -299,7 +299,7 @@ def test_publishing_twice_even_at_once_is_harmless(tmp_path, monkeypatch):
     folder, kb = write(tmp_path / "in", pages("abcd")), tmp_path / "kb"
     errors: list[BaseException] = []
 
-    def several(plan, made, progress):
+    def several(plan, made, *rest):
         def one() -> None:
             try:
                 publish(plan, made)
@@ -311,7 +311,7 @@ def test_publishing_twice_even_at_once_is_harmless(tmp_path, monkeypatch):
             thread.start()
         for thread in threads:
             thread.join()
-        return publish(plan, made, progress)
+        return publish(plan, made, *rest)
 
     monkeypatch.setattr(pipeline, "publish", several)
     build(folder, kb)

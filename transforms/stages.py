@@ -69,8 +69,10 @@ class StageCounter:
     EVERY = 0.3  # seconds between writes
 
     def __init__(self, scratch: str, stage: str) -> None:
-        self._path = Path(scratch) / "progress" / f"{stage}.{os.getpid()}.{id(self)}"
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path: Path | None = None
+        if scratch and Path(scratch).is_dir():  # a worker elsewhere has no such folder
+            self._path = Path(scratch) / "progress" / f"{stage}.{os.getpid()}.{id(self)}"
+            self._path.parent.mkdir(exist_ok=True)
         self._count = 0
         self._written = 0.0
 
@@ -82,6 +84,8 @@ class StageCounter:
             self.flush()
 
     def flush(self) -> None:
+        if self._path is None:
+            return
         aside = self._path.with_name(f".{self._path.name}")
         aside.write_text(canonical_json(self._count))
         os.replace(aside, self._path)

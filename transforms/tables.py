@@ -4,6 +4,8 @@ Lance checks that versions follow each other, on a local disk as on an object st
 ours, with our rows and no other's between, is checked here.
 """
 
+import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +23,10 @@ from stillroom.transforms.links import near_duplicate_links
 from stillroom.transforms.near_duplicates import PERMUTATIONS
 from stillroom.transforms.parts import Fragment, write_fragment
 
-COMMIT_TRIES = 10
+COMMIT_TRIES = 20
+PAUSE = 0.1  # seconds that a commit which was overtaken waits at most, longer each time
+# How Lance says that another writer came between; "was not found" while that one creates the table.
+OVERTAKEN = ("conflict", "already exists", "incompatible", "was not found")
 INDEXED = {"documents": "id", "entries": "id"}
 # Vectors from which the index is quicker than the scan. p50 of one query in one thread, 1000 proposed:
 # at 100,000 the scan takes 3.3 ms and the index 7.2, at 200,000 5.7 and 6.8, at 1,000,000 22.9 and 7.4
@@ -114,7 +119,7 @@ def _commit(commits: Commits, name: str, schema: pa.Schema, fragments: Sequence[
     properties = {"build": commits.build, "attempt": commits.attempt}
     indexed = name in INDEXED and rows > 0
     approximate = name == "keys" and rows >= CROSS_OVER
-    for _ in range(COMMIT_TRIES):
+    for tries in range(COMMIT_TRIES):
         below = _latest_version(uri)
         transaction = lance.Transaction(
             read_version=below, operation=operation, transaction_properties=properties
@@ -128,9 +133,10 @@ def _commit(commits: Commits, name: str, schema: pa.Schema, fragments: Sequence[
             if approximate:
                 index_vectors(dataset)
         except (OSError, ValueError) as error:  # a CommitConflictError is one of these
-            text = str(error).lower()
-            if all(word not in text for word in ("conflict", "already exists", "incompatible")):
+            if all(word not in str(error).lower() for word in OVERTAKEN):
                 raise
+            # Writers that start again at once would overtake each other for ever.
+            time.sleep(random.uniform(0, PAUSE * (tries + 1)))
             continue
         if dataset.version == below + 1 + indexed + approximate and dataset.count_rows() == rows:
             return dataset
