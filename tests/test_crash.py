@@ -63,7 +63,8 @@ def seeds(tmp_path_factory):
     return {seed: Seed(tmp_path_factory.mktemp(f"seed{seed}"), seed) for seed in SEEDS}
 
 
-def child(folder: Path, kb: Path, fault: str, file_limit: int) -> None:
+def child(folder: Path, kb: Path, fault: str, file_limit: int, environment: dict[str, str]) -> None:
+    os.environ.update(environment)  # the server of forks may be older than what is set now
     os.environ[faults.VARIABLE] = fault
     if file_limit:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -76,7 +77,7 @@ def child(folder: Path, kb: Path, fault: str, file_limit: int) -> None:
 
 
 def run_child(context, folder: Path, kb: Path, fault: str = "", file_limit: int = 0) -> int:
-    process = context.Process(target=child, args=(folder, kb, fault, file_limit))
+    process = context.Process(target=child, args=(folder, kb, fault, file_limit, dict(os.environ))
     process.start()
     process.join(120)
     assert process.exitcode is not None, "the child hangs"
