@@ -77,7 +77,7 @@ def child(folder: Path, kb: Path, fault: str, file_limit: int, environment: dict
 
 
 def run_child(context, folder: Path, kb: Path, fault: str = "", file_limit: int = 0) -> int:
-    process = context.Process(target=child, args=(folder, kb, fault, file_limit, dict(os.environ))
+    process = context.Process(target=child, args=(folder, kb, fault, file_limit, dict(os.environ)))
     process.start()
     process.join(120)
     assert process.exitcode is not None, "the child hangs"
