@@ -21,9 +21,9 @@ from apache_beam.transforms.combiners import Count
 
 import stillroom
 from stillroom.analyzers import analyzer_spec
-from stillroom.encoders import describe, spec_for
 from stillroom.errors import BadInput, NotPublished
 from stillroom.folders import Folder, open_folder
+from stillroom.models import describe, spec_for
 from stillroom.pipelines.corpus import CorpusShaper, corpus_plan
 from stillroom.pipelines.options import pipeline_options
 from stillroom.pipelines.workers import failures_reported, workers_log_to

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stillroom.analyzers import standard_analyzer
-from stillroom.encoders import tokens_for
+from stillroom.models import tokens_for
 from stillroom.schemas.documents import Document
 from stillroom.schemas.entries import KeyKind, LexicalTerms
 from stillroom.schemas.plan import EXACT_FIELD, SearchPlan

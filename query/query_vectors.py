@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillroom.encoders import PACKAGED, load_for
 from stillroom.errors import BadInput, MissingExtra
+from stillroom.models import PACKAGED, load_for
 from stillroom.schemas.specs import EncoderSpec
 from stillroom.store import Build
 

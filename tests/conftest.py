@@ -251,6 +251,6 @@ def fork_server():
 
 @pytest.fixture(scope="session")
 def minilm():
-    from stillroom.encoders import load_encoder
+    from stillroom.models import load_encoder
 
     return load_encoder("minilm")

@@ -5,16 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stillroom.encoders import (
-    Encoder,
-    EncoderFailure,
-    describe,
-    load_encoder,
-    load_for,
-    model_folder,
-    tokens_for,
-)
+from stillroom.encoders import Encoder, EncoderFailure
 from stillroom.errors import BadInput, MissingExtra, VersionSkew
+from stillroom.models import describe, load_encoder, load_for, model_folder, tokens_for
 from stillroom.schemas.specs import EncoderSpec
 
 LETTERS = "abcdefghij"
@@ -245,7 +238,7 @@ def test_a_name_that_no_hub_has():
 
 
 def test_a_packaged_name_that_is_not_installed(monkeypatch):
-    monkeypatch.setattr("stillroom.encoders.PACKAGED", {"huge": "not_an_installed_package"})
+    monkeypatch.setattr("stillroom.models.PACKAGED", {"huge": "not_an_installed_package"})
     with pytest.raises(MissingExtra, match=r"'huge'.*stillroom\[models\]"):
         load_encoder("huge")
 

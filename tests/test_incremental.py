@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import stillroom
-from stillroom import encoders
+from stillroom import encoders, models
 from stillroom.approximate import Proposals
 from stillroom.errors import BadInput
 from stillroom.pipelines import build as pipeline
@@ -85,8 +85,8 @@ def test_an_unchanged_run_encodes_nothing_and_loads_no_model(tmp_path, encoded, 
     folder, kb = write(tmp_path / "in", pages("abc")), tmp_path / "kb"
     first = build(folder, kb)
     encoded.clear()
-    monkeypatch.setattr(encoders, "_load", lambda *_: pytest.fail("a model was loaded"))
-    monkeypatch.setattr(encoders, "_loaded", {})
+    monkeypatch.setattr(models, "_load", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(models, "_loaded", {})
     again = build(folder, kb)
     assert (again.build, again.changed, again.accounting.unchanged) == (first.build, False, 3)
     assert encoded == []

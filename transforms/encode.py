@@ -15,7 +15,8 @@ import pyarrow as pa
 from apache_beam.ml.inference.base import ModelHandler, PredictionResult, RunInference
 from apache_beam.pvalue import TaggedOutput
 
-from stillroom.encoders import BATCH_ROWS, Encoder, load_for
+from stillroom.encoders import BATCH_ROWS, Encoder
+from stillroom.models import load_for
 from stillroom.schemas.ids import digest
 from stillroom.schemas.specs import EncoderSpec
 from stillroom.transforms import faults

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from stillroom.encoders import Encoder, load_for
+from stillroom.encoders import Encoder
 from stillroom.folders import Folder
 from stillroom.light import LightEncoder
+from stillroom.models import load_for
 from stillroom.schemas.manifest import Fit, Light, Manifest
 from stillroom.store import Build
 from stillroom.transforms.calibrate import (

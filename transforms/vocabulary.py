@@ -16,9 +16,10 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from stillroom.encoders import Encoder, load_for, tokens_for
+from stillroom.encoders import Encoder
 from stillroom.errors import BadInput
 from stillroom.folders import cache_folder
+from stillroom.models import load_for, tokens_for
 from stillroom.schemas.specs import EncoderSpec
 from stillroom.transforms.stages import timed
 from stillroom.transforms.staging import Staging

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import lance
 
-from stillroom.encoders import load_encoder
+from stillroom.models import load_encoder
 from tests.benchmarks.common import build, read_jsonl
 
 PLAIN = "plain sentence-transformers + LanceDB"

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from stillroom import encoders
+from stillroom import models
 from stillroom.pipelines.build import plan_build, run_build
 from stillroom.schemas.ids import digest
 from stillroom.schemas.recipe import Recipe, Source
@@ -65,7 +65,7 @@ class StubEncoder:
     """Stands in for a model where its work would drown what is measured: a hashed bag of words."""
 
     def __init__(self) -> None:
-        real = encoders.load_encoder("minilm")
+        real = models.load_encoder("minilm")
         self.tokens = real.tokens
         fields = {name: getattr(real.spec, name) for name in real.spec.__slots__}
         self.spec = EncoderSpec(**{**fields, "name": "stub", "weights": digest("stub")})
@@ -92,7 +92,7 @@ def use_stub() -> str:
     """Register the stub for this process; the encoder name to build with."""
     stub = StubEncoder()
     for dtype in ("auto", stub.spec.dtype):
-        encoders._loaded["stub", dtype] = stub  # type: ignore[assignment]
+        models._loaded["stub", dtype] = stub  # type: ignore[assignment]
     return "stub"
 
 

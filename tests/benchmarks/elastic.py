@@ -13,8 +13,8 @@ import numpy as np
 
 from stillroom.dense import hamming, sign_bits
 from stillroom.elastic import Dense, bytes_per_vector, quantise, rotate, scale_of
-from stillroom.encoders import load_encoder
 from stillroom.evaluate import read_qrels, read_queries
+from stillroom.models import load_encoder
 from stillroom.schemas.plan import DTYPES
 from stillroom.store import Build
 from stillroom.transforms.pca import axes_of, basis_of, moments_of

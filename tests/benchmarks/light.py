@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import stillroom
-from stillroom.encoders import load_for
 from stillroom.evaluate import evaluate
+from stillroom.models import load_for
 from tests.benchmarks.common import build, read_jsonl
 
 SETS = ("scifact", "cranfield", "xquad_en", "locomo")

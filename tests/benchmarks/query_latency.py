@@ -8,8 +8,8 @@ import numpy as np
 
 import stillroom
 from stillroom.dense import nearest_vectors
-from stillroom.encoders import load_encoder
 from stillroom.evaluate import read_queries
+from stillroom.models import load_encoder
 from tests.benchmarks.common import build, write_documents
 from tests.benchmarks.growth import short_texts
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from stillroom import store
 from stillroom.approximate import Proposals
 from stillroom.elastic import Dense
-from stillroom.encoders import load_encoder
+from stillroom.models import load_encoder
 from stillroom.schemas.plan import DTYPES
 from stillroom.transforms.pca import axes_of, basis_of, moments_of
 from stillroom.transforms.tables import index_vectors

