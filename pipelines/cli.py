@@ -363,7 +363,8 @@ def _build(
 ) -> None:  # fmt: skip
     _quiet_libraries()
     try:
-        from stillroom.pipelines.build import plan_build, run_build
+        from stillroom.pipelines.build import run_build
+        from stillroom.pipelines.plan import plan_build
         from stillroom.pipelines.progress import LiveView, outcome_dict, outcome_table
     except ImportError as error:
         raise MissingExtra(f"building ({error.name} is not installed)", "build") from error

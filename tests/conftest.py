@@ -193,7 +193,8 @@ def write_corpus(folder: Path) -> None:
 
 def build_base(folder: Path, path: Path, name: str = "corpus", segment_tokens: int = 64, **changes):
     """Build the corpus `folder` into `path` in this process; the outcome."""
-    from stillroom.pipelines.build import plan_build, run_build
+    from stillroom.pipelines.build import run_build
+    from stillroom.pipelines.plan import plan_build
     from stillroom.schemas.recipe import Recipe, Source
 
     recipe = Recipe(

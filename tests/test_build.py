@@ -11,7 +11,8 @@ import pytest
 import stillroom
 from stillroom.errors import BadInput, NotPublished
 from stillroom.folders import Locked, open_folder
-from stillroom.pipelines.build import plan_build, run_build
+from stillroom.pipelines.build import run_build
+from stillroom.pipelines.plan import plan_build
 from stillroom.schemas.recipe import Recipe, Source
 from stillroom.store import current_build, read_manifest
 from stillroom.transforms.publish import Outcome

@@ -18,7 +18,8 @@ from stillroom import encoders, models
 from stillroom.approximate import Proposals
 from stillroom.errors import BadInput
 from stillroom.pipelines import build as pipeline
-from stillroom.pipelines.build import plan_build, run_build
+from stillroom.pipelines.build import run_build
+from stillroom.pipelines.plan import plan_build
 from stillroom.schemas.recipe import Recipe, Source
 from stillroom.store import current_build, read_manifest
 from stillroom.transforms import carry, pca, tables

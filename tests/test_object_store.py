@@ -13,7 +13,8 @@ import stillroom
 from stillroom.errors import Damaged, NotAKnowledgeBase, NotPublished, Unreachable
 from stillroom.folders import open_folder
 from stillroom.object_store import ObjectFolder
-from stillroom.pipelines.build import plan_build, run_build
+from stillroom.pipelines.build import run_build
+from stillroom.pipelines.plan import plan_build
 from stillroom.schemas.recipe import Recipe, Source
 from stillroom.store import current_build, read_manifest
 from stillroom.transforms.maintenance import collect_garbage, diff_builds, verify_build

@@ -11,7 +11,8 @@ import stillroom
 from stillroom import query_vectors
 from stillroom.errors import BadInput, MissingExtra
 from stillroom.folders import open_folder
-from stillroom.pipelines.build import plan_build, run_build
+from stillroom.pipelines.build import run_build
+from stillroom.pipelines.plan import plan_build
 from stillroom.schemas.recipe import Recipe, Source
 from stillroom.store import current_build, manifest_name, read_manifest
 from stillroom.transforms.maintenance import collect_garbage, verify_build

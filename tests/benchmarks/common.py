@@ -13,7 +13,8 @@ from typing import Any, Self
 import numpy as np
 
 from stillroom import models
-from stillroom.pipelines.build import plan_build, run_build
+from stillroom.pipelines.build import run_build
+from stillroom.pipelines.plan import plan_build
 from stillroom.schemas.ids import digest
 from stillroom.schemas.recipe import Recipe, Source
 from stillroom.schemas.specs import EncoderSpec
