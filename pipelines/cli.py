@@ -19,8 +19,9 @@ from stillroom.errors import BadInput, MissingExtra, StillroomError
 from stillroom.filters import parse_where
 from stillroom.folders import open_folder
 from stillroom.pipelines import show
+from stillroom.pipelines.arguments import listed, recipe_from
 from stillroom.schemas.entries import KeyKind
-from stillroom.schemas.recipe import KINDS, Recipe, Source, read_recipe
+from stillroom.schemas.recipe import KINDS, Recipe
 from stillroom.store import build_folder, current_build
 from stillroom.versions import find_build, list_builds
 from stillroom.versions import rollback as roll_back
@@ -115,17 +116,17 @@ def build(
 ) -> None:
     """Build a knowledge base and publish it. Beam options follow `--`."""
     columns = (id_column, title_column, text_columns, created_column)
-    recipe = _recipe(what, format_, columns)
+    recipe = recipe_from(what, format_, columns)
     changes: dict[str, Any] = {
         "segment": segment, "segment_tokens": segment_tokens, "compress_rate": compress_rate,
-        "compressor": compressor, "encoder": encoder, "llm": llm, "keys": _listed(keys),
+        "compressor": compressor, "encoder": encoder, "llm": llm, "keys": listed(keys),
         "dims": dims, "dtype": dtype,
     }  # fmt: skip
     if keys and not dense_keys:
-        compressed = KeyKind.COMPRESSED.value in _listed(keys)
+        compressed = KeyKind.COMPRESSED.value in listed(keys)
         changes["dense_keys"] = (KeyKind.COMPRESSED.value if compressed else KeyKind.TEXT.value,)
     else:
-        changes["dense_keys"] = _listed(dense_keys)
+        changes["dense_keys"] = listed(dense_keys)
     made = {name: value for name, value in changes.items() if value}
     if max_error_rate is not None:
         made["max_error_rate"] = max_error_rate
@@ -318,45 +319,6 @@ def _maintenance() -> Any:
     return maintenance
 
 
-def _recipe(what: list[str], format_: str, columns: tuple[str, str, str, str]) -> Recipe:
-    if len(what) == 1 and what[0].endswith(".toml"):
-        try:
-            return read_recipe(what[0])
-        except OSError as error:
-            raise BadInput(f"{what[0]} cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise BadInput(str(error)) from error
-    kind, sources = what[0], what[1:]
-    if kind not in KINDS:
-        raise BadInput(f"{kind!r} is neither a recipe (*.toml) nor one of {', '.join(KINDS)}")
-    if not sources:
-        raise BadInput(f"build {kind} needs at least one source: a file, folder, glob or URI")
-    identifier, title, text, created = columns
-    try:
-        named = [
-            Source(name, uri, format_, identifier, title, _listed(text), created)
-            for name, uri in zip(_source_names(sources), sources, strict=True)
-        ]
-        return Recipe(kind, tuple(named))
-    except ValueError as error:
-        raise BadInput(str(error)) from error
-
-
-def _source_names(uris: list[str]) -> list[str]:
-    """A name a source: the last fixed part of its address, numbered where two agree."""
-    names: list[str] = []
-    for uri in uris:
-        fixed = uri.split("*", 1)[0].split("?", 1)[0].rstrip("/")
-        name = fixed.rsplit("/", 1)[-1]
-        base = name if name not in ("", ".", "..") else Path(fixed or ".").resolve().name or "root"
-        name, number = base, 1
-        while name in names:
-            number += 1
-            name = f"{base}-{number}"
-        names.append(name)
-    return names
-
-
 def _build(
     recipe: Recipe, kb: str, workers: int, beam_options: list[str], refit: bool, dry_run: bool,
     as_json: bool,
@@ -400,10 +362,6 @@ def _quiet_libraries() -> None:
     os.environ.setdefault("LANCE_LOG", "error")
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # our rejects say it better
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 if __name__ == "__main__":

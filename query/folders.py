@@ -146,6 +146,18 @@ def cache_folder() -> Path:
     return folder
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to, which takes its place when the block ends well: whoever reads
+    `path` sees the old file or the new one. Not synced to the disk."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        yield aside
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
 class LocalFolder:
     """A folder of this machine, or of a network file system that has locks."""
 
@@ -171,19 +183,23 @@ class LocalFolder:
     def write(self, name: str, data: bytes) -> None:
         with self._writing(name):
             path = self.root / name
-            os.replace(_written_aside(path, data), path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as aside:
+                _write_through(aside, data)
             _sync(path.parent)
 
     def create(self, name: str, data: bytes) -> bool:
         path, made = self.root / name, True
         with self._writing(name):
-            aside = _written_aside(path, data)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
             try:
+                _write_through(aside, data)
                 os.link(aside, path)
             except FileExistsError:
                 made = False
             finally:
-                aside.unlink()
+                aside.unlink(missing_ok=True)
             _sync(path.parent)
         return made
 
@@ -281,15 +297,11 @@ class LocalFolder:
             raise BadInput(f"{self.root / name} cannot be written: {error.strerror}") from error
 
 
-def _written_aside(path: Path, data: bytes) -> Path:
-    """A file beside `path` with this content, on disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    with aside.open("wb") as stream:
+def _write_through(path: Path, data: bytes) -> None:
+    with path.open("wb") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
-    return aside
 
 
 def _sync(folder: Path) -> None:

@@ -12,7 +12,6 @@ recipe or a manifest.
 import os
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -26,7 +25,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
 from stillroom.errors import BadInput, Damaged, Unreachable
-from stillroom.folders import FileState, cache_folder, file_checksum
+from stillroom.folders import FileState, cache_folder, file_checksum, replacing
 from stillroom.schemas.ids import DIGEST_BYTES
 
 CACHE_DAYS = 30  # a cached file that was not opened for so long goes when another comes
@@ -154,22 +153,18 @@ class ObjectFolder:
 
     def _fetch(self, name: str, size: int, checksum: str, cached: Path) -> Path:
         _sweep(cached.parent)
-        aside = cached.with_name(f".{checksum}.{os.getpid()}.{threading.get_ident()}")
         state, found = blake2b(digest_size=DIGEST_BYTES), 0
-        try:
-            with self._asking(name), aside.open("wb") as sink:
-                for block in obstore.get(self._store, name):
-                    sink.write(block)
-                    state.update(block)
-                    found += len(block)
-        except FileNotFoundError as error:
-            raise Damaged(f"{self.uri}/{name} is missing") from error
-        try:
+        with replacing(cached) as aside:
+            try:
+                with self._asking(name), aside.open("wb") as sink:
+                    for block in obstore.get(self._store, name):
+                        sink.write(block)
+                        state.update(block)
+                        found += len(block)
+            except FileNotFoundError as error:
+                raise Damaged(f"{self.uri}/{name} is missing") from error
             if (found, state.hexdigest()) != (size, checksum):
                 raise Damaged(f"{self.uri}/{name} is not what its manifest says")
-            os.replace(aside, cached)
-        finally:
-            aside.unlink(missing_ok=True)
         return cached
 
     @contextmanager

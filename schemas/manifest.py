@@ -60,7 +60,7 @@ class Light:
     """A light query encoder: its files, its retention, and the number of texts that it was fitted on.
 
     `retention` is the share of the full model's mean reciprocal rank that it keeps, by leg (`dense`,
-    `hybrid`), on pseudo-queries whose entries had no part in a fit made for that.
+    `hybrid`), on pseudo-queries that were taken out of their entries for a fit of its own.
     """
 
     files: DerivedFiles

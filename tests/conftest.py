@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -248,6 +249,25 @@ def fork_server():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.warm"])
     return context
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run `stillroom ARGUMENTS...` in this process: exit code, standard output and error."""
+    from stillroom.pipelines.cli import main
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["stillroom", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -9,25 +9,6 @@ from pathlib import Path
 import pytest
 
 import stillroom
-from stillroom.pipelines.cli import main
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run `stillroom ARGUMENTS...` in this process: exit code, standard output and error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["stillroom", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def test_query_as_json(run, small_kb, kb):

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,7 +19,6 @@ import stillroom
 from stillroom.errors import Damaged, NotAKnowledgeBase
 from stillroom.folders import FileState, open_folder
 from stillroom.pipelines import report_page
-from stillroom.pipelines.cli import main
 from stillroom.pipelines.report import (
     BINS,
     FATES,
@@ -76,23 +76,11 @@ def copied_history(history, tmp_path):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run `stillroom report ARGUMENTS...` in an empty folder: exit code, standard output, error."""
+def run_report(run, monkeypatch, tmp_path):
+    """Run `stillroom report ARGUMENTS...` in an empty folder."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["stillroom", "report", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return partial(run, "report")
 
 
 class Page(HTMLParser):
@@ -473,21 +461,21 @@ def test_one_base_gives_one_page(history):
     assert render(gather(kb)) == render(gather(kb))
 
 
-def test_the_command_writes_a_page_and_prints_its_path(run, copied_history):
+def test_the_command_writes_a_page_and_prints_its_path(run_report, copied_history):
     kb, made = copied_history
-    code, out, err = run(kb)
+    code, out, err = run_report(kb)
     assert (code, err) == (0, "")
     assert out == f"{kb.name}.report.html\n"
     assert Path(out.strip()).read_text(encoding="utf-8") == render(gather(kb))
-    code, out, _ = run(kb, "--out", "other.html", "--build", made[0][:10])
+    code, out, _ = run_report(kb, "--out", "other.html", "--build", made[0][:10])
     assert (code, out) == (0, "other.html\n")
     assert Path(out.strip()).read_text(encoding="utf-8") == render(gather(kb, made[0]))
 
 
-def test_the_command_prints_data(run, copied_history):
+def test_the_command_prints_data(run_report, copied_history):
     kb, made = copied_history
     write_rejects(kb, made[2], hostile_rejects())
-    code, out, _ = run(kb, "--json")
+    code, out, _ = run_report(kb, "--json")
     data = json.loads(out)
     assert code == 0
     assert data["build"] == made[2]
@@ -497,11 +485,11 @@ def test_the_command_prints_data(run, copied_history):
 
 
 @pytest.mark.parametrize(("missing", "extra"), [("bokeh.resources", "report"), ("lance", "build")])
-def test_a_missing_extra_is_named(run, small_kb, monkeypatch, missing, extra):
+def test_a_missing_extra_is_named(run_report, small_kb, monkeypatch, missing, extra):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, report_page.__name__)
     monkeypatch.delattr(stillroom.pipelines, "report_page")
-    code, out, err = run(small_kb.path)
+    code, out, err = run_report(small_kb.path)
     assert (code, out) == (1, "")
     assert f"pip install 'stillroom[{extra}]'" in err
     assert os.listdir() == []

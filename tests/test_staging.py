@@ -41,7 +41,7 @@ def test_a_write_that_fails_leaves_nothing_to_read(tmp_path, monkeypatch):
     def broken(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("stillroom.transforms.staging.os.replace", broken)
+    monkeypatch.setattr("stillroom.folders.os.replace", broken)
     with pytest.raises(OSError, match="disk full"):
         staging.write("keys", "p", TABLE)
     assert staging.names("keys") == []

@@ -6,7 +6,6 @@ so the fitted weight is shrunk towards a prior. An encoder that is of no use for
 finds nothing this way, and its weight falls to zero. No relevance judgement is read.
 """
 
-import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -21,9 +20,9 @@ from stillroom.legs import Query, gather
 from stillroom.lexical import query_terms
 from stillroom.query_vectors import QueryVector
 from stillroom.schemas.entries import KeyKind
-from stillroom.schemas.ids import digest
 from stillroom.schemas.plan import EXACT_FIELD, SearchPlan
 from stillroom.store import Build
+from stillroom.transforms.sampling import smallest
 from stillroom.transforms.sentences import sentence_spans
 
 SAMPLE = 128  # entries, those with the smallest hash of their id
@@ -193,8 +192,7 @@ def pseudo_queries(build: Build, sample: int = SAMPLE) -> Iterator[PseudoQuery]:
 
 def _sampled(build: Build, count: int) -> list[int]:
     """Rows of the `count` entries with the smallest hash of their id."""
-    ids = build.entries.column("id").to_pylist()
-    return heapq.nsmallest(count, range(len(ids)), key=lambda row: digest("sample", ids[row]))
+    return smallest("sample", build.entries.column("id").to_pylist(), count)
 
 
 def _name(build: Build, row: int) -> str:

@@ -8,12 +8,12 @@ and is corrected by ridge regression on texts whose vectors are known:
 
 where a row of X is a text's tokens weighted by inverse document frequency, at unit length. Most texts
 cost nothing, since they are pieces of keys and their target is the key's own vector: its first words,
-one of its sentences, all of it. Some sentences are encoded by the full model, which is what a query would be.
-No query is ever seen. The more keys take part the better: on SciFact's 10,116, a sample of 1,250 kept
-86 % of the dense leg's nDCG@10, all of them 99 %.
+one of its sentences, all of it. Some sentences are encoded by the full model, which is what a query would
+be. No query is seen by a fit; the constants below were chosen on the sets of `tests/benchmarks/light.py`. The
+more keys take part the better: on SciFact's 10,116, a sample of 1,250 kept 86 % of the dense leg's nDCG@10,
+all of them 99 %.
 """
 
-import heapq
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from stillroom.schemas.ids import digest
 from stillroom.store import Build
 from stillroom.tokens import TokenCounter
 from stillroom.transforms.retention import whole_vectors
+from stillroom.transforms.sampling import smallest
 from stillroom.transforms.sentences import sentence_spans
 
 SAMPLE = 20_000  # keys, those with the smallest hash
@@ -72,7 +73,7 @@ class Rows:
 def sample_rows(build: Build, dataset: Any, encode: Encode) -> Rows:
     """Texts from the sampled keys of a build: pieces whose target is the key's vector, and sentences as
     the full model encodes them. `dataset` is the Lance table of the keys, with whole vectors."""
-    sample = np.array(_smallest(build, SAMPLE), np.int64)
+    sample = np.array(_sample(build), np.int64)
     keys = build.keys.column("text")
     texts = [keys[row].as_py() for row in sample.tolist()]
     owners = build.key_entry[sample].astype(np.int64)
@@ -110,7 +111,7 @@ def token_weights(build: Build, tokens: TokenCounter) -> tuple[np.ndarray, np.nd
     size = tokens.tokenizer.get_vocab_size()
     frequency = np.zeros(size, np.int64)
     keys = build.keys.column("text")
-    rows = _smallest(build, SAMPLE)
+    rows = _sample(build)
     for start in range(0, len(rows), 256):
         texts = [keys[row].as_py() for row in rows[start : start + 256]]
         for ids in _ids(tokens.tokenizer, texts):
@@ -187,10 +188,8 @@ def _bags(ids: Sequence[Sequence[int]], weights: np.ndarray) -> Any:
     return csr_matrix((data, np.concatenate(columns), ends), shape=(len(ids), len(weights)))
 
 
-def _smallest(build: Build, count: int) -> list[int]:
-    """Rows of the keys with the smallest hash of their id."""
-    ids = build.keys.column("id").to_pylist()
-    return heapq.nsmallest(count, range(len(ids)), key=lambda row: digest("light", ids[row]))
+def _sample(build: Build) -> list[int]:
+    return smallest("light", build.keys.column("id").to_pylist(), SAMPLE)
 
 
 def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:

@@ -28,7 +28,7 @@ from stillroom.transforms.pca import table_axes
 from stillroom.transforms.publish import basis_for, lexical_fields
 from stillroom.transforms.serving import Sorted, write_derived
 from stillroom.transforms.staging import STAGING
-from stillroom.transforms.tables import INDEXED, tag_of
+from stillroom.transforms.tables import tag_of
 from stillroom.transforms.write import check_spans
 from stillroom.versions import list_builds
 
@@ -188,11 +188,10 @@ def _tables(kb: PathLike, manifest: Manifest) -> Iterator[str]:
             yield f"{name} has {dataset.count_rows()} rows, the manifest says {table.rows}"
         if dataset.tags.list().get(tag_of(manifest.build), {}).get("version") != table.version:
             yield f"{name} has no tag {tag_of(manifest.build)} at version {table.version}"
-        if name in INDEXED:
-            for index in dataset.list_indices():
-                rows = dataset.index_statistics(index["name"])["num_unindexed_rows"]
-                if rows:
-                    yield f"{name} has {rows} rows that its index {index['name']} misses"
+        for index in dataset.list_indices():
+            rows = dataset.index_statistics(index["name"])["num_unindexed_rows"]
+            if rows:
+                yield f"{name} has {rows} rows that its index {index['name']} misses"
 
 
 def _parts(kb: PathLike, manifest: Manifest) -> Iterator[str]:

@@ -4,7 +4,6 @@ The pseudo-queries of the fusion weight are asked once more, over a sample of th
 which rank does the rest of a query's own entry come, with vectors whole and in each other form?
 """
 
-import heapq
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,11 +13,11 @@ import pyarrow as pa
 from stillroom.dense import hamming, sign_bits
 from stillroom.elastic import bytes_per_vector, quantise, rotate, scale_of
 from stillroom.folders import open_folder
-from stillroom.schemas.ids import digest
 from stillroom.schemas.plan import DTYPES, SearchPlan
 from stillroom.store import Build, table_uri
 from stillroom.transforms.calibrate import Asked
 from stillroom.transforms.pca import axes_of, basis_of, moments_of
+from stillroom.transforms.sampling import smallest
 
 SAMPLE = 20_000  # vectors, those with the smallest hash of their key's id
 DIMS = (256, 128, 64, 32)
@@ -118,14 +117,11 @@ def measure_index(build: Build, keys: Any) -> dict[str, float]:
     return {"recall": round(float(np.mean(shares)), 4), "bytes": size}
 
 
-def sampled_rows(build: Build, count: int = 0) -> np.ndarray:
-    """int64: rows of the `count` (SAMPLE) vectors with the smallest hash of their key's id, ascending."""
-    count = count or SAMPLE
-    ids = build.keys.column("id").to_pylist()
-    rows = range(len(ids))
-    if len(ids) > count:
-        rows = heapq.nsmallest(count, rows, key=lambda row: digest("vector", ids[row]))  # type: ignore[assignment]
-    return np.sort(np.array(rows, np.int64))
+def sampled_rows(build: Build, count: int = SAMPLE) -> np.ndarray:
+    """int64: rows of the `count` vectors with the smallest hash of their key's id, ascending."""
+    return np.sort(
+        np.array(smallest("vector", build.keys.column("id").to_pylist(), count), np.int64)
+    )
 
 
 def whole_vectors(build: Build, keys: Any, rows: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from apache_beam.metrics.metric import Metrics
 
+from stillroom.folders import replacing
 from stillroom.schemas.ids import canonical_json
 
 MICROSECONDS = "microseconds"  # name of each stage's distribution; the namespace is the stage
@@ -86,9 +87,8 @@ class StageCounter:
     def flush(self) -> None:
         if self._path is None:
             return
-        aside = self._path.with_name(f".{self._path.name}")
-        aside.write_text(canonical_json(self._count))
-        os.replace(aside, self._path)
+        with replacing(self._path) as aside:
+            aside.write_text(canonical_json(self._count))
 
 
 def read_progress(scratch: str) -> dict[str, int]:

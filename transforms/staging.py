@@ -6,15 +6,13 @@ half-way, leaves one whole file or none; its name comes from its content's origi
 delivery replaces the first.
 """
 
-import os
-import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
-from stillroom.folders import open_folder
+from stillroom.folders import open_folder, replacing
 
 STAGING = ".staging"
 
@@ -33,9 +31,8 @@ class Staging:
         if folder.local:
             path = Path(self.root) / _file(kind, name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-            _write(table, pa.OSFile(str(aside), "wb"))
-            os.replace(aside, path)  # not synced: after a crash nobody reads it
+            with replacing(path) as aside:  # not synced: after a crash nobody reads it
+                _write(table, pa.OSFile(str(aside), "wb"))
         else:
             sink = pa.BufferOutputStream()
             _write(table, sink)

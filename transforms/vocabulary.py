@@ -4,8 +4,6 @@ It depends on the model alone, so it is kept in this machine's cache by the enco
 is not there yet, workers share it beside their other encoding.
 """
 
-import os
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ import pyarrow as pa
 
 from stillroom.encoders import Encoder
 from stillroom.errors import BadInput
-from stillroom.folders import cache_folder
+from stillroom.folders import cache_folder, replacing
 from stillroom.models import load_for, tokens_for
 from stillroom.schemas.specs import EncoderSpec
 from stillroom.transforms.stages import timed
@@ -71,10 +69,8 @@ def vocabulary_vectors(encoder: Encoder, staging: Staging, blocks: Sequence[str]
         vectors = encoder.encode_vocabulary(0, encoder.vocabulary_size)
     half = vectors.astype(np.float16)
     if cached is not None:
-        aside = cached.with_name(f".{cached.name}.{os.getpid()}.{threading.get_ident()}.npy")
-        with suppress(OSError):
-            np.save(aside, half)
-            os.replace(aside, cached)
+        with suppress(OSError), replacing(cached) as aside, aside.open("wb") as sink:
+            np.save(sink, half)
     return half.astype(np.float32)
 
 

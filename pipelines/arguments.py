@@ -1,0 +1,52 @@
+"""A recipe from what was typed: a file, or a kind with its sources."""
+
+from pathlib import Path
+
+from stillroom.errors import BadInput
+from stillroom.schemas.recipe import KINDS, Recipe, Source, read_recipe
+
+
+def recipe_from(what: list[str], format_: str, columns: tuple[str, str, str, str]) -> Recipe:
+    """The recipe of `stillroom build WHAT...`; `columns` are those of ids, titles, texts and times.
+    Raises BadInput."""
+    if len(what) == 1 and what[0].endswith(".toml"):
+        try:
+            return read_recipe(what[0])
+        except OSError as error:
+            raise BadInput(f"{what[0]} cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+    kind, sources = what[0], what[1:]
+    if kind not in KINDS:
+        raise BadInput(f"{kind!r} is neither a recipe (*.toml) nor one of {', '.join(KINDS)}")
+    if not sources:
+        raise BadInput(f"build {kind} needs at least one source: a file, folder, glob or URI")
+    identifier, title, text, created = columns
+    try:
+        named = [
+            Source(name, uri, format_, identifier, title, listed(text), created)
+            for name, uri in zip(_source_names(sources), sources, strict=True)
+        ]
+        return Recipe(kind, tuple(named))
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+def _source_names(uris: list[str]) -> list[str]:
+    """A name a source: the last fixed part of its address, numbered where two agree."""
+    names: list[str] = []
+    for uri in uris:
+        fixed = uri.split("*", 1)[0].split("?", 1)[0].rstrip("/")
+        name = fixed.rsplit("/", 1)[-1]
+        base = name if name not in ("", ".", "..") else Path(fixed or ".").resolve().name or "root"
+        name, number = base, 1
+        while name in names:
+            number += 1
+            name = f"{base}-{number}"
+        names.append(name)
+    return names
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Names that are separated by commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
