@@ -7,7 +7,6 @@ import pytest
 from stillroom.elastic import bytes_per_vector
 from stillroom.schemas.plan import DTYPES, SearchPlan
 from stillroom.store import table_uri
-from stillroom.transforms import retention
 from stillroom.transforms.calibrate import Asked, ask
 from stillroom.transforms.retention import (
     forms,
@@ -75,12 +74,11 @@ def test_whole_vectors_are_read_back_in_the_order_of_the_build(build, keys):
     np.testing.assert_array_equal(whole_vectors(build, keys, rows[3:5]), build.vectors[3:5])
 
 
-def test_a_sample_is_the_same_each_time(build, monkeypatch):
-    monkeypatch.setattr(retention, "SAMPLE", 5)
-    rows = sampled_rows(build)
-    assert len(rows) == 5
-    assert (np.diff(rows) > 0).all()
-    np.testing.assert_array_equal(rows, sampled_rows(build))
+def test_a_smaller_sample_is_part_of_a_larger_one(build):
+    few, more = sampled_rows(build, 5), sampled_rows(build, 9)
+    assert (len(few), len(more)) == (5, 9)
+    assert (np.diff(more) > 0).all()
+    assert set(few) < set(more)
 
 
 def test_without_pseudo_queries_nothing_is_said(build, keys):
