@@ -3,6 +3,7 @@
 What single files do there is in test_folders.py; that killed builds are harmless, in test_crash.py.
 """
 
+import os
 import signal
 import threading
 from datetime import timedelta
@@ -13,9 +14,6 @@ import stillroom
 from stillroom.errors import Damaged, NotAKnowledgeBase, NotPublished, Unreachable
 from stillroom.folders import open_folder
 from stillroom.object_store import ObjectFolder
-from stillroom.pipelines.build import run_build
-from stillroom.pipelines.plan import plan_build
-from stillroom.schemas.recipe import Recipe, Source
 from stillroom.store import current_build, read_manifest
 from stillroom.transforms.maintenance import collect_garbage, diff_builds, verify_build
 from stillroom.versions import find_build, list_builds, rollback
@@ -89,27 +87,35 @@ def test_readers_move_and_roll_back(kb, tmp_path):
     assert verify_build(kb) == []
 
 
-def test_of_two_builds_at_once_one_wins_and_the_other_says_so(kb, tmp_path):
+def test_of_two_builds_at_once_one_wins_and_the_other_says_so(kb, tmp_path, fork_server):
     base = build(write(tmp_path / "in", pages("ab")), kb).build
-    planned = [
-        plan_build(Recipe("corpus", (Source("docs", str(write(tmp_path / name, page))),)), kb)
-        for name, page in (("one", pages("abc")), ("two", pages("abd")))
+    said = [tmp_path / "one.txt", tmp_path / "two.txt"]
+    inputs = [write(tmp_path / name, pages(names)) for name, names in (("1", "abc"), ("2", "abd"))]
+    builders = [
+        fork_server.Process(target=build_and_say, args=(*args, dict(os.environ)))
+        for args in ((inputs[0], kb, said[0]), (inputs[1], kb, said[1]))
     ]
-    ends = []
-
-    def run(one):
-        try:
-            ends.append(run_build(one).build)
-        except NotPublished as refusal:
-            ends.append(str(refusal))
-
-    # One process redirects its standard error while it builds: only one build of it at a time may.
-    run(planned[0])
-    run(planned[1])
-    won, lost = ends
-    assert "moved to another build" in lost
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join(120)
+    ends = sorted(path.read_text() for path in said)
+    (lost,) = (end for end in ends if "moved to" in end)
+    (won,) = (end for end in ends if end != lost)
+    assert "run" in lost
     assert current_build(kb) == won != base
     assert verify_build(kb) == []
+
+
+def build_and_say(folder, kb, said, environment):
+    """In a child: the id of the build, or why there is none."""
+    os.environ.update(environment)
+    try:
+        end = build(folder, kb).build
+    except NotPublished as refusal:
+        end = str(refusal)
+    said.write_text(end)
+    os._exit(0)
 
 
 def test_a_swap_that_comes_too_late_publishes_nothing(kb, tmp_path, monkeypatch):
