@@ -46,6 +46,10 @@ class By(StrEnum):
 
 
 KB = Annotated[str, typer.Argument(help="Folder or URI of the knowledge base.")]
+Rerank = Annotated[
+    str | None,
+    typer.Option(help="Look at the first hits again: maxsim, or a CrossEncoder's name or folder."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
@@ -97,6 +101,7 @@ def build(
         int, typer.Option(help="Dimensions that are searched, the others left out: 0 for all.")
     ] = 0,
     dtype: Annotated[str, typer.Option(help="How they are stored: f32, int8 or bit.")] = "",
+    backend: Annotated[str, typer.Option(help="What runs it: auto, torch, onnx or openvino.")] = "",
     llm: Annotated[str, typer.Option(help="none, openai:MODEL or a local path.")] = "",
     id_column: Annotated[str, typer.Option(help="Row formats: column of ids.")] = "",
     title_column: Annotated[str, typer.Option(help="Row formats: column of titles.")] = "",
@@ -120,7 +125,7 @@ def build(
     changes: dict[str, Any] = {
         "segment": segment, "segment_tokens": segment_tokens, "compress_rate": compress_rate,
         "compressor": compressor, "encoder": encoder, "llm": llm, "keys": listed(keys),
-        "dims": dims, "dtype": dtype,
+        "dims": dims, "dtype": dtype, "backend": backend,
     }  # fmt: skip
     if keys and not dense_keys:
         compressed = KeyKind.COMPRESSED.value in listed(keys)
@@ -150,6 +155,7 @@ def query(
     until: Annotated[str | None, typer.Option(help="Keep entries up to this time.")] = None,
     mode: Annotated[Mode, typer.Option(help="Which legs.")] = Mode.hybrid,
     encoder: Annotated[str | None, typer.Option(help="light or full.")] = None,
+    rerank: Rerank = None,
     explain: Annotated[bool, typer.Option(help="Show the reasons of each hit.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -157,7 +163,7 @@ def query(
     base = stillroom.open([kb, *(also or [])])
     hits = base.search(
         text, k=k, where=parse_where(where or []), since=since, until=until, mode=mode.value,
-        encoder=encoder,
+        encoder=encoder, rerank=rerank,
     )  # fmt: skip
     if as_json:
         plain = [hit.explained() if explain else hit.to_dict() for hit in hits]
@@ -176,12 +182,14 @@ def evaluate_command(
     by: Annotated[By, typer.Option(help="What the judgements name.")] = By.document,
     mode: Annotated[Mode, typer.Option(help="Which legs.")] = Mode.hybrid,
     encoder: Annotated[str | None, typer.Option(help="light or full.")] = None,
+    rerank: Rerank = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure retrieval quality on judged queries, with bootstrap intervals."""
     from stillroom.evaluate import evaluate
 
-    measured = evaluate(stillroom.open(kb), queries, qrels, by.value, mode.value, encoder)
+    base = stillroom.open(kb)
+    measured = evaluate(base, queries, qrels, by.value, mode.value, encoder, rerank)
     if as_json:
         show.as_json({name: asdict(value) for name, value in measured.items()})
     else:

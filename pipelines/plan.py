@@ -90,7 +90,7 @@ def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
     )
     parent = current_build(kb)
     live = read_manifest(kb, parent) if parent else None
-    encoder = spec_for(recipe.encoder, live.encoder if live else None)
+    encoder = spec_for(recipe.encoder, recipe.backend, live.encoder if live else None)
     make_shaper, make_plan = KINDS[recipe.kind]
     try:
         shaper, search = make_shaper(recipe, encoder), make_plan(recipe)

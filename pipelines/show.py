@@ -197,11 +197,12 @@ def hits(found: Hits, explain: bool) -> None:
         if explain:
             for reason in hit.reasons:
                 rank = f"rank {reason.rank}" if reason.rank else "not in its list"
+                key = f", by {reason.key_kind}" if reason.key_kind else ""
                 words = f", terms {' '.join(reason.terms)}" if reason.terms else ""
                 out.print(
                     Text(
                         f"   {reason.leg}: {rank}, score {reason.score:.3f}, gives "
-                        f"{reason.contribution:.3f}, by {reason.key_kind}{words}",
+                        f"{reason.contribution:.3f}{key}{words}",
                         "cyan",
                     )
                 )

@@ -6,12 +6,13 @@ rows, unused rows being dummies. `stillroom.models` loads them.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from stillroom.errors import StillroomError
+from stillroom.backends import Layers
+from stillroom.errors import BadInput, StillroomError
 from stillroom.schemas.specs import EncoderSpec
 from stillroom.tokens import TokenCounter, without_surrogates
 
@@ -26,10 +27,15 @@ class EncoderFailure(StillroomError):
 
 
 class Encoder:
-    """A loaded sentence-transformers model with its spec. One for each process and dtype."""
+    """A loaded sentence-transformers model with its spec. One for each process, dtype and backend.
 
-    def __init__(self, model: Any, spec: EncoderSpec, tokens: TokenCounter, fixed: bool) -> None:
-        self._model, self.spec, self.tokens, self._fixed = model, spec, tokens, fixed
+    `layers` run its transformer in fixed shapes; None for a static or otherwise unpadded model.
+    """
+
+    def __init__(
+        self, model: Any, spec: EncoderSpec, tokens: TokenCounter, layers: Layers | None
+    ) -> None:
+        self._model, self.spec, self.tokens, self._layers = model, spec, tokens, layers
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
         """float32 [len(texts), dims], unit rows, in the order given; a row of NaN where the model
@@ -39,6 +45,26 @@ class Encoder:
     def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
         """float32 [len(texts), dims]; one row a batch, so that a query alone and in a list agree."""
         return self._encode([self.spec.query_prefix + text for text in texts], 1)
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """float32 [tokens, width] for each text: unit vectors of its tokens in their context, special
+        tokens and prefix apart; the texts as documents, cut at `max_tokens`. For late interaction."""
+        if self._layers is None:
+            raise BadInput(
+                f"{self.spec.name} has no token vectors in context: it is no transformer"
+            )
+        prefix = self.tokens.count(self.spec.document_prefix) if self.spec.document_prefix else 0
+        texts = [self.spec.document_prefix + without_surrogates(text) for text in texts]
+        before, after = (len(ids) for ids in self._specials())
+        made: list[np.ndarray] = [np.empty((0, 0), np.float32)] * len(texts)
+        for length, batch in self._batches(texts, BATCH_ROWS):
+            features = self._run_layers([ids for _, ids in batch], length, BATCH_ROWS)
+            vectors = features["token_embeddings"].cpu().numpy()
+            for row, (index, ids) in enumerate(batch):
+                tokens = vectors[row, before + prefix : len(ids) - after]
+                norms = np.linalg.norm(tokens, axis=1, keepdims=True)
+                made[index] = tokens / np.where(norms > 0, norms, 1)
+        return made
 
     @property
     def vocabulary_size(self) -> int:
@@ -58,12 +84,15 @@ class Encoder:
 
     def _around_a_token(self) -> tuple[list[int], list[int]]:
         """Ids that stand before and after a query of one token."""
+        before, after = self._specials()
+        prefix = self.tokens.tokenizer.encode(self.spec.query_prefix, add_special_tokens=False)
+        return [*before, *prefix.ids], after
+
+    def _specials(self) -> tuple[list[int], list[int]]:
+        """Special ids before and after a text."""
         encoding = self.tokens.tokenizer.encode("a")
         mask = encoding.special_tokens_mask
-        first = mask.index(0)
-        last = len(mask) - mask[::-1].index(0)
-        prefix = self.tokens.tokenizer.encode(self.spec.query_prefix, add_special_tokens=False)
-        return [*encoding.ids[:first], *prefix.ids], list(encoding.ids[last:])
+        return encoding.ids[: mask.index(0)], encoding.ids[len(mask) - mask[::-1].index(0) :]
 
     def padded_length(self, tokens: int) -> int:
         """The padded length of a text of this many tokens, special tokens apart."""
@@ -75,7 +104,7 @@ class Encoder:
     def _encode(self, texts: Sequence[str], rows: int) -> np.ndarray:
         texts = [without_surrogates(text) for text in texts]
         out = np.empty((len(texts), self.spec.dims), np.float32)
-        if not self._fixed:  # a static or otherwise unpadded model: rows do not see each other
+        if self._layers is None:  # a static or otherwise unpadded model: rows do not see each other
             for start in range(0, len(texts), 256):
                 made = self._model.encode(
                     texts[start : start + 256],
@@ -85,6 +114,15 @@ class Encoder:
                 )
                 out[start : start + 256] = self._checked(np.asarray(made, np.float32))
             return out
+        for length, batch in self._batches(texts, rows):
+            made = self._forward([ids for _, ids in batch], length, rows)
+            out[[index for index, _ in batch]] = self._checked(made[: len(batch)])
+        return out
+
+    def _batches(
+        self, texts: Sequence[str], rows: int
+    ) -> Iterator[tuple[int, list[tuple[int, list[int]]]]]:
+        """(padded length, up to `rows` of (index, token ids)), shorter ones first."""
         by_length: dict[int, list[tuple[int, list[int]]]] = {}
         for index, ids in enumerate(self._ids(texts)):
             length = self.padded_length(len(ids) - self.spec.special_tokens)
@@ -92,10 +130,7 @@ class Encoder:
         for length in sorted(by_length):
             group = by_length[length]
             for start in range(0, len(group), rows):
-                batch = group[start : start + rows]
-                made = self._forward([ids for _, ids in batch], length, rows)
-                out[[index for index, _ in batch]] = self._checked(made[: len(batch)])
-        return out
+                yield length, group[start : start + rows]
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids with special tokens, cut to max_tokens with the last special token kept."""
@@ -110,7 +145,19 @@ class Encoder:
     def _forward(self, batch: list[list[int]], length: int, rows: int) -> np.ndarray:
         import torch
 
+        features = self._run_layers(batch, length, rows)
+        with torch.inference_mode():
+            for module in list(self._model)[1:]:
+                features = module(features)
+            made: np.ndarray = features["sentence_embedding"].float().cpu().numpy()
+            return made
+
+    def _run_layers(self, batch: list[list[int]], length: int, rows: int) -> dict[str, Any]:
+        """The transformer's features of token ids, in a batch of exactly this shape."""
+        import torch
+
         one_thread()
+        assert self._layers is not None
         pad = self._model.tokenizer.pad_token_id or 0
         ids = np.full((rows, length), pad, np.int64)
         mask = np.zeros((rows, length), np.int64)
@@ -118,17 +165,8 @@ class Encoder:
             ids[row, : len(tokens)] = tokens
             mask[row, : len(tokens)] = 1
         mask[len(batch) :, 0] = 1  # a dummy row attends to one pad token, so that it stays finite
-        device = self._model.device
-        features = {
-            "input_ids": torch.from_numpy(ids).to(device),
-            "attention_mask": torch.from_numpy(mask).to(device),
-        }
         with torch.inference_mode():
-            for position, module in enumerate(self._model):
-                features = module(features)
-                if position == 0:  # pool in float32: bf16 sums lose what the layers kept
-                    features["token_embeddings"] = features["token_embeddings"].float()
-            return features["sentence_embedding"].float().cpu().numpy()
+            return self._layers(ids, mask)
 
     def _checked(self, vectors: np.ndarray) -> np.ndarray:
         if vectors.ndim != 2 or vectors.shape[1] != self.spec.dims:

@@ -1,4 +1,4 @@
-"""The one search engine: filter, legs, fuse, collapse, pack; for one base or several at once.
+"""The one search engine: filter, legs, fuse, collapse, rerank, pack; for one base or several at once.
 
 A base's plan says with which weights; reasons are made only when a hit is asked for them. Several
 bases are scored on one common scale: fusing their finished lists by rank would let the worst base's
@@ -6,16 +6,17 @@ first hit equal the best one's.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from stillroom.filters import UnknownFacet, make_filter
-from stillroom.fusion import make_scale
-from stillroom.hits import Hit, Hits
+from stillroom.fusion import Scale, make_scale
+from stillroom.hits import Hit, Hits, Reason
 from stillroom.legs import Encode, Legs, Query, gather, score, timed
 from stillroom.reasons import reasons_of
+from stillroom.rerank import DEPTH, blend, rerank
 from stillroom.store import Build
 
 LEXICAL_ONLY = (
@@ -48,17 +49,21 @@ def search(builds: Sequence[Build], query: Query, encode: Encode | None) -> Hits
         for legs in gathered:
             legs.score = score(legs, scale, query.mode)
         ranked = _rank(gathered)
-        chosen = _collapse(gathered, ranked, query)
+        count = query.k if query.rerank is None else max(query.k, DEPTH)
+        chosen = _collapse(gathered, ranked, query, count)
+    if query.rerank is not None and chosen:
+        with timed(timings, "rerank"):
+            chosen = _reranked(query.rerank, gathered, chosen, query)
     with timed(timings, "fetch"):
         hits = tuple(
             Hit(
-                gathered[base].build,
-                int(gathered[base].candidates[position]),
-                float(gathered[base].score[position]),
-                partial(reasons_of, gathered[base], position, scale, query),
-                duplicates,
+                gathered[one.base].build,
+                int(gathered[one.base].candidates[one.position]),
+                one.score,
+                partial(_reasons, one, gathered[one.base], scale, query),
+                one.duplicates,
             )
-            for base, position, duplicates in chosen
+            for one in chosen
         )
         for hit in hits:
             hit.value  # noqa: B018 - read now, so that the caller's first look costs nothing
@@ -76,10 +81,21 @@ def _rank(gathered: list[Legs]) -> Iterator[tuple[int, int]]:
     return ((int(base[i]), int(position[i])) for i in order if known[i])
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A candidate that will be a hit, with the near-duplicates folded into it."""
+
+    base: int
+    position: int
+    score: float
+    duplicates: tuple[str, ...]
+    reranked: Reason | None = None
+
+
 def _collapse(
-    gathered: list[Legs], ranked: Iterator[tuple[int, int]], query: Query
-) -> list[tuple[int, int, tuple[str, ...]]]:
-    """The first k, near-duplicates folded into the best of their group, with the folded ids."""
+    gathered: list[Legs], ranked: Iterator[tuple[int, int]], query: Query, count: int
+) -> list[_Chosen]:
+    """The first `count`, near-duplicates folded into the best of their group."""
     chosen: list[tuple[int, int]] = []
     seen: dict[tuple[int, int], int] = {}
     folded: list[list[str]] = []
@@ -91,14 +107,44 @@ def _collapse(
             if group in seen:
                 folded[seen[group]].append(str(legs.build.entries.column("id")[row].as_py()))
                 continue
-            if len(chosen) == query.k:
+            if len(chosen) == count:
                 break
             seen[group] = len(chosen)
-        elif len(chosen) == query.k:
+        elif len(chosen) == count:
             break
         chosen.append((base, position))
         folded.append([])
-    return [(*one, tuple(ids)) for one, ids in zip(chosen, folded, strict=True)]
+    return [
+        _Chosen(base, position, float(gathered[base].score[position]), tuple(ids))
+        for (base, position), ids in zip(chosen, folded, strict=True)
+    ]
+
+
+def _reranked(
+    name: str, gathered: list[Legs], chosen: list[_Chosen], query: Query
+) -> list[_Chosen]:
+    """The first k once the leading DEPTH were looked at again; equal scores in their old order."""
+    leading = [(one.base, one.position) for one in chosen[:DEPTH]]
+    again = rerank(name, query.text, gathered, leading)
+    scores, shares = blend(np.array([one.score for one in chosen]), again)
+    ranks = np.empty(len(again), np.int64)
+    ranks[np.argsort(-again, kind="stable")] = np.arange(1, len(again) + 1)
+    made = [
+        replace(
+            one,
+            score=float(scores[i]),
+            reranked=Reason("rerank", int(ranks[i]), float(again[i]), float(shares[i]))
+            if i < len(again)
+            else None,
+        )
+        for i, one in enumerate(chosen)
+    ]
+    return [made[i] for i in np.argsort(-scores, kind="stable")[: query.k]]
+
+
+def _reasons(one: _Chosen, legs: Legs, scale: Scale, query: Query) -> tuple[Reason, ...]:
+    found = reasons_of(legs, one.position, scale, query)
+    return found if one.reranked is None else (*found, one.reranked)
 
 
 def _notes(gathered: list[Legs], query: Query, encode: Encode | None) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ class Measured:
 
 def evaluate(
     kb: KnowledgeBase, queries: str | Path, qrels: str | Path, by: str = "document",
-    mode: str = "hybrid", encoder: str | None = None,
+    mode: str = "hybrid", encoder: str | None = None, rerank: str | None = None,
 ) -> dict[str, Measured]:  # fmt: skip
     """nDCG@10, recall@k and MRR@10 of `kb` on judged queries.
 
@@ -59,7 +59,12 @@ def evaluate(
                 if not _SPAN.fullmatch(name):
                     raise BadInput(f"{qrels}: {name!r} is not a span: KEY:START-END")
     run: dict[str, dict[str, float]] = {}
-    options: dict[str, Any] = {"mode": mode, "encoder": encoder, "collapse": False}
+    options: dict[str, Any] = {
+        "mode": mode,
+        "encoder": encoder,
+        "collapse": False,
+        "rerank": rerank,
+    }
     options["k"] = DEPTH * (ENTRIES_A_DOCUMENT if by == "document" else 1)
     for (name, _), hits in zip(
         asked.items(), kb.search_batch(list(asked.values()), **options), strict=True

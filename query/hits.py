@@ -15,7 +15,8 @@ from stillroom.store import Build
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why one leg proposed a hit.
+    """Why one leg proposed a hit, or where a reranker put it (`leg` is then "rerank", and the legs'
+    contributions are to the score that it started from).
 
     `rank` is 1-based in that leg's own list (None: the leg did not reach the hit, its true score is
     shown all the same); `score` is raw (BM25 or cosine); `contribution` is its share of `Hit.score`.

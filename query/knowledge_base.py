@@ -75,16 +75,19 @@ class KnowledgeBase:
         mode: str = "hybrid",
         encoder: str | None = None,
         collapse: bool = True,
+        rerank: str | None = None,
     ) -> Hits:
         """The k best entries for `text`.
 
         `where` maps facet names to a value, a list of alternatives, or {"gte": ..., "lt": ...};
         `since`/`until` keep entries whose time overlaps that range. `mode` is hybrid, dense or
         lexical. `encoder` None takes what the base offers: its "light" encoder where that is good
-        enough, else "full", the model that made its vectors. Raises BadInput, MissingExtra, VersionSkew.
+        enough, else "full", the model that made its vectors. `rerank` "maxsim" looks at the first hits
+        again, token by token; any other is the name or folder of a CrossEncoder (`stillroom.rerank`).
+        Raises BadInput, MissingExtra, VersionSkew.
         """
         builds = self._builds
-        query = Query(text, k, where, since, until, mode, collapse)
+        query = Query(text, k, where, since, until, mode, collapse, rerank)
         return engine.search(builds, query, _encoder(mode, encoder, builds))
 
     def search_batch(self, texts: Sequence[str], **options: Any) -> list[Hits]:

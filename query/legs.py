@@ -32,6 +32,7 @@ class Query:
     until: When = None
     mode: str = "hybrid"
     collapse: bool = True
+    rerank: str | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

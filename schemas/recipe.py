@@ -11,6 +11,7 @@ from stillroom.schemas.ids import canonical_json, digest
 from stillroom.schemas.plan import DTYPES
 
 KINDS = ("corpus", "chat", "mathlib", "security")
+BACKENDS = ("auto", "torch", "onnx", "openvino")
 FORMATS = ("auto", "text", "markdown", "html", "pdf", "office", "jsonl", "csv", "tsv", "parquet")
 
 
@@ -47,7 +48,8 @@ class Recipe:
     `llmlingua2:NAME`; `compress_rate` the share of words it keeps. `near_duplicate` is the estimated
     Jaccard similarity from which two values are linked. `max_error_rate` is the share of inputs that
     may fail before nothing is published. `dims` (0: all) and `dtype` say in which form vectors are
-    searched; they are kept whole in any case, so a change of either encodes nothing again. `llm` is `none` or a spec such as `openai:MODEL`.
+    searched; they are kept whole in any case, so a change of
+    either encodes nothing again. `backend` runs the encoder: `auto`, `torch`, `onnx` or `openvino`. `llm` is `none` or a spec such as `openai:MODEL`.
     """
 
     kind: str
@@ -59,6 +61,7 @@ class Recipe:
     compressor: str = "extractive"
     compress_rate: float = 0.75
     encoder: str = "minilm"
+    backend: str = "auto"
     dims: int = 0
     dtype: str = "f32"
     llm: str = "none"
@@ -86,6 +89,8 @@ class Recipe:
             raise ValueError(f"compress_rate is over 0 and at most 1, not {self.compress_rate}")
         if self.dims and (self.dims < 8 or self.dims % 8):
             raise ValueError(f"dims is 0 (all) or a multiple of 8, not {self.dims}")
+        if self.backend not in BACKENDS:
+            raise ValueError(f"backend is one of {', '.join(BACKENDS)}, not {self.backend!r}")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype is one of {', '.join(DTYPES)}, not {self.dtype!r}")
         if not 0.0 < self.near_duplicate <= 1.0:

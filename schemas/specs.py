@@ -13,7 +13,8 @@ class EncoderSpec:
     length), `max_tokens` the longest input including special tokens, `lengths` the padded lengths
     that are used and `rows` the batch rows for each of them: every text is encoded in a batch of
     exactly one of these shapes, so that its vector never depends on its neighbours. `special_tokens`
-    are added to each text by the tokenizer. `name` is for people and for loading it again.
+    are added to each text by the tokenizer. `name` is for people and for loading it again;
+    `backend` runs its layers (`stillroom.backends`).
     """
 
     name: str
@@ -25,6 +26,7 @@ class EncoderSpec:
     query_prefix: str = ""
     document_prefix: str = ""
     dtype: str = "float32"
+    backend: str = "torch"
     lengths: tuple[int, ...] = ()
     rows: tuple[int, ...] = ()
     files: str = field(default="", compare=False)
@@ -33,12 +35,13 @@ class EncoderSpec:
     def fingerprint(self) -> str:
         """Digest of all that decides a document vector, to the bit."""
         return digest(
-            "encoder", self.model_fingerprint, self.dtype, canonical_json([self.lengths, self.rows])
-        )
+            "encoder", self.model_fingerprint, self.dtype, self.backend,
+            canonical_json([self.lengths, self.rows]),
+        )  # fmt: skip
 
     @property
     def model_fingerprint(self) -> str:
-        """Digest of what a query vector must share with the documents' (not dtype or shapes)."""
+        """Digest of what a query vector must share with the documents' (not dtype, backend or shapes)."""
         return digest(
             "model", self.weights, self.tokenizer, self.dims, self.max_tokens,
             self.query_prefix, self.document_prefix,

@@ -9,8 +9,8 @@ from stillroom.encoders import Encoder, EncoderFailure
 from stillroom.errors import BadInput, MissingExtra, VersionSkew
 from stillroom.models import describe, load_encoder, load_for, model_folder, tokens_for
 from stillroom.schemas.specs import EncoderSpec
+from tests.small_models import LETTERS, make_static, make_tiny
 
-LETTERS = "abcdefghij"
 TEXTS = [
     "Whales sing.",
     "",
@@ -20,52 +20,6 @@ TEXTS = [
     "x",
     "Rotate the signing keys every ninety days; keep the old ones until their tokens expire.",
 ]
-
-
-def make_tiny(folder, seed, width=32, prompts=None):
-    """A random one-layer BERT over ten letters, saved as a sentence-transformers model."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS]
-    tokenizer = Tokenizer(models.WordLevel({n: i for i, n in enumerate(names)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
-        sep_token="[SEP]",
-    )  # fmt: skip
-    torch.manual_seed(seed)
-    config = BertConfig(
-        vocab_size=len(names), hidden_size=width, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=64, max_position_embeddings=40, initializer_range=0.5,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(folder / "plain")
-    fast.save_pretrained(folder / "plain")
-    modules = [Transformer(str(folder / "plain"), max_seq_length=24), Pooling(width)]
-    SentenceTransformer(modules=modules, device="cpu", prompts=prompts).save(str(folder / "model"))
-    return str(folder / "model")
-
-
-def make_static(folder, **options):
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    words = Tokenizer(models.WordLevel({w: i for i, w in enumerate("?" + LETTERS)}, unk_token="?"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    torch.manual_seed(0)
-    made = SentenceTransformer(
-        modules=[StaticEmbedding(words, embedding_dim=16)], device="cpu", **options
-    )
-    made.save(str(folder))
-    return str(folder)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +106,7 @@ class Fake:
 
 
 def faked(vectors, dims=2):
-    return Encoder(Fake(vectors), EncoderSpec("fake", "w", "t", dims, 8), None, fixed=False)
+    return Encoder(Fake(vectors), EncoderSpec("fake", "w", "t", dims, 8), None, None)
 
 
 def test_a_row_without_a_finite_vector_is_nan():
@@ -210,7 +164,7 @@ def test_prompts_of_a_transformer(tmp_path):
     )
     close = encoder.encode_queries(["d e"]) @ encoder.encode_documents(["d e"]).T
     bare = replace(encoder.spec, query_prefix="", document_prefix="")
-    other = Encoder(encoder._model, bare, encoder.tokens, fixed=True)
+    other = Encoder(encoder._model, bare, encoder.tokens, encoder._layers)
     np.testing.assert_array_equal(
         encoder.encode_documents(["d e"]), other.encode_documents(["c d e"])
     )
