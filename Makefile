@@ -1,6 +1,7 @@
 # Two commands do all on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 VENV ?= .venv
+JOBS ?= auto
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp-dev
 SOURCES := $(wildcard schemas/*.py query/*.py transforms/*.py pipelines/*.py)
@@ -26,7 +27,7 @@ demo: $(STAMP)
 	$(BIN)/python -m tests.demo
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
