@@ -41,10 +41,12 @@ def libraries(backend: str) -> tuple[str, ...]:
 
 def make_layers(model: Any, backend: str, dtype: str) -> Layers:
     """The layers of a sentence-transformers model's first module. Raises MissingExtra."""
-    if not is_installed(backend):
-        raise MissingExtra(f"encoding with {backend}", backend)
     if backend == "torch":
         return _torch(model)
+    if not is_installed(backend):
+        if backend == "onnx":
+            raise MissingExtra("encoding with onnx", "onnx")
+        raise MissingExtra("encoding with openvino", "openvino")
     return (_onnx if backend == "onnx" else _openvino)(_export(model[0].auto_model), dtype)
 
 

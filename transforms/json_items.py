@@ -1,12 +1,17 @@
-"""JSON values out of a stream, one at a time: lines, or the items of an array of any length."""
+"""JSON values out of a stream, one at a time: lines, or the items of an array of any length, at the
+top or inside an object."""
 
+import json
 import re
 from collections.abc import Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
 _CHUNK = 1 << 16
 _OUTSIDE = re.compile(r'["{}\[\],]')
 _INSIDE = re.compile(r'["\\]')
+_NESTED = re.compile(r'["{}\[\]]')
+_VISIBLE = re.compile(r"\S")
+_LEVEL = re.compile(r'["{}\[\],:]')
 
 
 def limited_lines(stream: TextIO, limit: int) -> Iterator[tuple[int, str | None]]:
@@ -108,3 +113,135 @@ def json_items(stream: TextIO, limit: int) -> Iterator[tuple[int, str | None]]:
         add(chunk[start:])
     if ready := take():
         yield ready
+
+
+class JsonReader:
+    """A pull parser over one JSON value. `members` and `items` walk an object or an array; for each,
+    the value at hand is read with `text`, walked in turn to its end, or left, which skips it.
+
+    As in `json_items`, only brackets and strings are looked at, so that what is broken costs itself
+    and no neighbour. Memory is bounded by the limits that `text` is given. `line` counts from 1.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.line = 1
+        self._stream, self._chunk, self._at = stream, "", 0
+
+    def peek(self) -> str:
+        """The next character that is not white space; empty at the end."""
+        while True:
+            found = _VISIBLE.search(self._chunk, self._at)
+            end = found.start() if found else max(self._at, len(self._chunk))
+            self.line += self._chunk.count("\n", self._at, end)
+            self._at = end
+            if found:
+                return found[0]
+            if not self._next_chunk():
+                return ""
+
+    def members(self) -> Iterator[str]:
+        """The names of the members of the object at hand; nothing if it is no object."""
+        if self.peek() != "{":
+            return
+        self._at += 1
+        while (char := self.peek()) not in ("", "}"):
+            if char in ",:]":
+                self._at += 1
+                continue
+            name = _loaded(self.text(_CHUNK, stops=":,") or "")
+            if self.peek() == ":":
+                self._at += 1
+                if isinstance(name, str):
+                    yield name
+                self.text(0)
+        self._at += 1
+
+    def items(self) -> Iterator[int]:
+        """The line of each item of the array at hand; nothing if it is no array."""
+        if self.peek() != "[":
+            return
+        self._at += 1
+        while (char := self.peek()) not in ("", "]"):
+            if char in ",}":
+                self._at += 1
+                continue
+            yield self.line
+            self.text(0)
+        self._at += 1
+
+    def text(self, limit: int, stops: str = ",") -> str | None:
+        """What is left of the value at hand, up to one of `stops` or the bracket that closes what it
+        is in; None if that is over `limit` characters."""
+        self.peek()
+        parts: list[str] = []
+        size = depth = 0
+        quoted = False
+
+        def keep(end: int) -> None:
+            nonlocal size
+            part = self._chunk[start:end]
+            self.line += part.count("\n")
+            size += len(part)
+            if size > limit:
+                parts.clear()
+            else:
+                parts.append(part)
+
+        start = self._at
+        while True:
+            marks = _INSIDE if quoted else _NESTED if depth else _LEVEL
+            found = marks.search(self._chunk, self._at)
+            if not found:
+                keep(len(self._chunk))
+                start = 0
+                if not self._next_chunk():
+                    break
+                continue
+            char = found[0]
+            if not quoted and not depth and (char in stops or char in "]}"):
+                self._at = found.start()
+                keep(self._at)
+                break
+            self._at = found.end()
+            if quoted and char == "\\":
+                self._at += 1  # perhaps into the next chunk
+            elif char == '"':
+                quoted = not quoted
+            elif char in "{[":
+                depth += 1
+            elif char in "}]":
+                depth -= 1
+        return None if size > limit else "".join(parts).strip()
+
+    def _next_chunk(self) -> bool:
+        beyond = max(0, self._at - len(self._chunk))
+        self._chunk = self._stream.read(_CHUNK)
+        self._at = beyond
+        return bool(self._chunk)
+
+
+def json_members(
+    stream: TextIO, limit: int, array: str
+) -> Iterator[tuple[int, str | None] | dict[str, Any]]:
+    """The items of the array that is one member of an object, as `json_items` gives them, and the
+    object's other members as a dict: first those that stand before the array, and last all of them.
+
+    Other members that are no JSON, or over `limit`, are left out of the dict.
+    """
+    reader = JsonReader(stream)
+    header: dict[str, Any] = {}
+    for name in reader.members():
+        if name == array and reader.peek() == "[":
+            yield dict(header)
+            for line in reader.items():
+                yield line, reader.text(limit)
+        elif (text := reader.text(limit)) and (value := _loaded(text)) is not None:
+            header[name] = value
+    yield header
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
