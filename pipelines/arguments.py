@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stillroom.errors import BadInput
-from stillroom.schemas.recipe import KINDS, Recipe, Source, read_recipe
+from stillroom.schemas.recipe import KINDS, Recipe, Source, make_recipe, read_recipe
 
 
 def recipe_from(what: list[str], format_: str, columns: tuple[str, str, str, str]) -> Recipe:
@@ -27,7 +27,7 @@ def recipe_from(what: list[str], format_: str, columns: tuple[str, str, str, str
             Source(name, uri, format_, identifier, title, listed(text), created)
             for name, uri in zip(_source_names(sources), sources, strict=True)
         ]
-        return Recipe(kind, tuple(named))
+        return make_recipe(kind, tuple(named))
     except ValueError as error:
         raise BadInput(str(error)) from error
 

@@ -46,7 +46,7 @@ from stillroom.transforms.publish import (
     account,
     publish,
 )
-from stillroom.transforms.shape import TEXTS, ShapeDocuments
+from stillroom.transforms.shape import TEXTS, VECTORS, ShapeDocuments
 from stillroom.transforms.stages import STEP, stage_seconds, timed
 from stillroom.transforms.staging import STAGING, Staging
 from stillroom.transforms.vocabulary import (
@@ -114,14 +114,15 @@ def build_graph(pipeline: beam.Pipeline, planned: Planned, staging: Staging) -> 
         pipeline
         | "Shards" >> beam.Create(list(planned.shards)).with_output_types(Shard)
         | "SpreadShards" >> beam.Reshuffle()
-        | "Read" >> ReadDocuments(staging, plan.recipe.max_document_chars)
+        | "Read" >> ReadDocuments(staging, plan.recipe.max_document_chars, planned.read)
     )
     inputs = read | "Inputs" >> DigestInputs()
     joined = {"refs": read["refs"], "rejects": read[REJECTS]} | "Join" >> JoinParent(
         staging, parent, planned.rules, plan.kb
     )
     shaped = joined[SHAPE] | "Shape" >> ShapeDocuments(staging, planned.shaper)
-    carried = pipeline | "CarryVectors" >> CarryVectors(parent, planned.vectors_carried)
+    old = pipeline | "CarryVectors" >> CarryVectors(parent, planned.vectors_carried)
+    carried = (old, shaped[VECTORS]) | "KnownVectors" >> beam.Flatten()
     groups = max(1, planned.bytes // MEAN_TEXT_BYTES // GROUP_TEXTS)
     vectors = {"texts": shaped[TEXTS], "carried": carried} | "EncodeTexts" >> EncodeTexts(
         staging, plan.encoder, groups

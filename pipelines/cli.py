@@ -128,8 +128,9 @@ def build(
         "dims": dims, "dtype": dtype, "backend": backend,
     }  # fmt: skip
     if keys and not dense_keys:
-        compressed = KeyKind.COMPRESSED.value in listed(keys)
-        changes["dense_keys"] = (KeyKind.COMPRESSED.value if compressed else KeyKind.TEXT.value,)
+        finer = (KeyKind.COMPRESSED.value, KeyKind.TURN.value)
+        some = tuple(kind for kind in listed(keys) if kind in finer)
+        changes["dense_keys"] = some or (KeyKind.TEXT.value,)
     else:
         changes["dense_keys"] = listed(dense_keys)
     made = {name: value for name, value in changes.items() if value}

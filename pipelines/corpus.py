@@ -1,6 +1,9 @@
 """Plain corpora: any documents, cut at their headings, searched by text, headings and identifiers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from stillroom.analyzers import standard_analyzer
 from stillroom.models import tokens_for
@@ -36,6 +39,8 @@ class CorpusShaper:
         unknown = sorted(set(self.recipe.keys) - {kind.value for kind in KINDS})
         if unknown:
             raise ValueError(f"a corpus has the keys {', '.join(KINDS)}, not {', '.join(unknown)}")
+        if self.recipe.llm != "none":
+            raise ValueError("a corpus build has no step that asks a language model")
         if KeyKind.COMPRESSED.value in self.recipe.keys:
             make_compressor(self.recipe.compressor)  # a wrong name is an error now, not in a worker
 
@@ -48,6 +53,10 @@ class CorpusShaper:
     @property
     def tokens(self) -> TokenCounter:
         return self._tokens
+
+    def take_vectors(self) -> Mapping[str, np.ndarray]:
+        """Shaping needs no vectors."""
+        return {}
 
     def shape(self, document: Document) -> list[Shaped]:
         """Entries of one document, in the order of the text."""

@@ -2,7 +2,7 @@
 live build is carried over. `--dry-run` shows it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,29 +11,43 @@ from stillroom.analyzers import analyzer_spec
 from stillroom.errors import BadInput
 from stillroom.folders import open_folder
 from stillroom.models import describe, spec_for
+from stillroom.pipelines.chat import ChatShaper, chat_plan
 from stillroom.pipelines.corpus import CorpusShaper, corpus_plan
 from stillroom.schemas.manifest import Manifest
 from stillroom.schemas.plan import SearchPlan
-from stillroom.schemas.recipe import Recipe
+from stillroom.schemas.recipe import Recipe, Source
 from stillroom.schemas.specs import EncoderSpec
 from stillroom.store import current_build, read_manifest
 from stillroom.transforms.carry import Rules
-from stillroom.transforms.files import is_complete, list_source
-from stillroom.transforms.load import Shard, plan_shards
+from stillroom.transforms.exports import plan_exports
+from stillroom.transforms.files import InputFile, is_complete, list_source
+from stillroom.transforms.load import Read, Shard, plan_shards
 from stillroom.transforms.publish import BuildPlan
+from stillroom.transforms.read import read_files
+from stillroom.transforms.read_chat import read_chats
 from stillroom.transforms.shape import Shaper
 from stillroom.transforms.vocabulary import cached_vocabulary
 
-# A knowledge base's kind is its shaper and its search plan; all else is shared.
-MakeShaper = Callable[[Recipe, EncoderSpec], Shaper]
-KINDS: dict[str, tuple[MakeShaper, Callable[[Recipe], SearchPlan]]] = {
-    "corpus": (CorpusShaper, corpus_plan),
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What makes one kind of knowledge base its own; all else is shared."""
+
+    shaper: Callable[[Recipe, EncoderSpec], Shaper]
+    search: Callable[[Recipe], SearchPlan]
+    shards: Callable[[Source, Sequence[InputFile]], list[Shard]] = plan_shards
+    read: Read = read_files
+
+
+KINDS = {
+    "corpus": Kind(CorpusShaper, corpus_plan),
+    "chat": Kind(ChatShaper, chat_plan, plan_exports, read_chats),
 }
 VOCABULARY_FROM_BYTES = 200_000  # less is mostly too little for a light encoder
 # Fields of a recipe on which LOCAL results depend; a change of them shapes every document again.
 LOCAL_FIELDS = (
     "kind", "segment", "segment_tokens", "keys", "dense_keys", "compressor", "compress_rate",
-    "encoder", "llm",
+    "encoder", "llm", "surprise_model",
 )  # fmt: skip
 
 
@@ -48,6 +62,7 @@ class Planned:
     build: BuildPlan
     shards: tuple[Shard, ...]
     shaper: Shaper
+    read: Read
     rules: Rules
     changes: tuple[str, ...] = ()
     live: Manifest | None = None
@@ -82,18 +97,16 @@ def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
     """List the sources and choose the encoder. Raises BadInput, MissingExtra."""
     if recipe.kind not in KINDS:
         raise BadInput(f"this version builds {', '.join(KINDS)}, not {recipe.kind}")
-    if recipe.llm != "none":
-        raise BadInput(f"a {recipe.kind} build has no step that asks a language model")
+    kind = KINDS[recipe.kind]
     listed = {source: list_source(source) for source in recipe.sources}
     shards = tuple(
-        shard for source, files in listed.items() for shard in plan_shards(source, files)
+        shard for source, files in listed.items() for shard in kind.shards(source, files)
     )
     parent = current_build(kb)
     live = read_manifest(kb, parent) if parent else None
     encoder = spec_for(recipe.encoder, recipe.backend, live.encoder if live else None)
-    make_shaper, make_plan = KINDS[recipe.kind]
     try:
-        shaper, search = make_shaper(recipe, encoder), make_plan(recipe)
+        shaper, search = kind.shaper(recipe, encoder), kind.search(recipe)
         search = replace(search, dims=kept_dims(recipe, encoder), dtype=recipe.dtype)
     except ValueError as error:
         raise BadInput(str(error)) from error
@@ -104,7 +117,7 @@ def plan_build(recipe: Recipe, kb: str, refit: bool = False) -> Planned:
         same=live is not None and not changes,
         incomplete=tuple(s.name for s, files in listed.items() if not is_complete(files)),
     )
-    return Planned(plan, shards, shaper, rules, changes, live)
+    return Planned(plan, shards, shaper, kind.read, rules, changes, live)
 
 
 def kept_dims(recipe: Recipe, encoder: EncoderSpec) -> int:

@@ -1,4 +1,4 @@
-"""The one search engine: filter, legs, fuse, collapse, rerank, pack; for one base or several at once.
+"""The one search engine: filter, legs, fuse, time, collapse, rerank, pack; for one base or several at once.
 
 A base's plan says with which weights; reasons are made only when a hit is asked for them. Several
 bases are scored on one common scale: fusing their finished lists by rank would let the worst base's
@@ -6,7 +6,7 @@ first hit equal the best one's.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,9 +15,11 @@ from stillroom.filters import UnknownFacet, make_filter
 from stillroom.fusion import Scale, make_scale
 from stillroom.hits import Hit, Hits, Reason
 from stillroom.legs import Encode, Legs, Query, gather, score, timed
+from stillroom.packing import MAX_PACKED, Chosen, collapse, in_time, pack, token_counter
 from stillroom.reasons import reasons_of
 from stillroom.rerank import DEPTH, blend, rerank
 from stillroom.store import Build
+from stillroom.time_search import boost, time_reason
 
 LEXICAL_ONLY = (
     "lexical leg only: this base has no light query encoder, and the full one is not installed "
@@ -30,12 +32,49 @@ def search(builds: Sequence[Build], query: Query, encode: Encode | None) -> Hits
     timings: dict[str, float] = {}
     if not query.text.strip():
         return Hits((), ("the query is empty",), timings)
+    gathered = _gather(builds, query, encode, timings)
+    with timed(timings, "fuse"):
+        scale = make_scale([g.lexical_list for g in gathered], [g.dense_list for g in gathered])
+        for legs in gathered:
+            legs.score = score(legs, scale, query.mode)
+    with timed(timings, "time"):
+        named = boost(gathered, query, lambda text: _found_first(builds, query, text, encode))
+    with timed(timings, "fuse"):
+        count = query.k if query.rerank is None else max(query.k, DEPTH)
+        count = count if query.budget is None else MAX_PACKED
+        chosen = collapse(gathered, _rank(gathered), query, count)
+    if query.rerank is not None and chosen:
+        with timed(timings, "rerank"):
+            chosen = _reranked(query.rerank, gathered, chosen, query)
+    if query.budget is None:
+        chosen = chosen[: query.k]
+    else:
+        with timed(timings, "pack"):
+            chosen = pack(gathered, chosen, query.budget, token_counter(gathered[0].build))
+    if query.order == "time":
+        chosen = in_time(gathered, chosen)
+    with timed(timings, "fetch"):
+        hits = tuple(
+            Hit(
+                gathered[one.base].build, one.row, one.score,
+                partial(_reasons, one, gathered[one.base], scale, query), one.duplicates,
+            )
+            for one in chosen
+        )  # fmt: skip
+        for hit in hits:
+            hit.value  # noqa: B018 - read now, so that the caller's first look costs nothing
+    return Hits(hits, (*_notes(gathered, query, encode), *named), timings)
+
+
+def _gather(
+    builds: Sequence[Build], query: Query, encode: Encode | None, timings: dict[str, float]
+) -> list[Legs]:
     gathered: list[Legs] = []
     refused: list[UnknownFacet] = []
     for build in builds:
         try:
             with timed(timings, "filter"):
-                allowed = make_filter(build, query.where, query.since, query.until)
+                allowed = make_filter(build, query.where, query.since, query.until, query.as_of)
         except UnknownFacet as error:
             refused.append(error)  # of several bases, some may have the facet
             continue
@@ -44,31 +83,15 @@ def search(builds: Sequence[Build], query: Query, encode: Encode | None) -> Hits
         gathered.append(gather(build, deep, query, allowed, encode, timings))
     if not gathered:
         raise refused[0]
-    with timed(timings, "fuse"):
-        scale = make_scale([g.lexical_list for g in gathered], [g.dense_list for g in gathered])
-        for legs in gathered:
-            legs.score = score(legs, scale, query.mode)
-        ranked = _rank(gathered)
-        count = query.k if query.rerank is None else max(query.k, DEPTH)
-        chosen = _collapse(gathered, ranked, query, count)
-    if query.rerank is not None and chosen:
-        with timed(timings, "rerank"):
-            chosen = _reranked(query.rerank, gathered, chosen, query)
-    with timed(timings, "fetch"):
-        hits = tuple(
-            Hit(
-                gathered[one.base].build,
-                int(gathered[one.base].candidates[one.position]),
-                one.score,
-                partial(_reasons, one, gathered[one.base], scale, query),
-                one.duplicates,
-            )
-            for one in chosen
-        )
-        for hit in hits:
-            hit.value  # noqa: B018 - read now, so that the caller's first look costs nothing
-    notes = _notes(gathered, query, encode)
-    return Hits(hits, notes, timings)
+    return gathered
+
+
+def _found_first(
+    builds: Sequence[Build], query: Query, text: str, encode: Encode | None
+) -> Hit | None:
+    """The best hit for an event that a query names, whatever time it names beside."""
+    hits = search(builds, replace(query, text=text, k=1, budget=None, rerank=None), encode)
+    return hits[0] if hits else None
 
 
 def _rank(gathered: list[Legs]) -> Iterator[tuple[int, int]]:
@@ -81,70 +104,31 @@ def _rank(gathered: list[Legs]) -> Iterator[tuple[int, int]]:
     return ((int(base[i]), int(position[i])) for i in order if known[i])
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """A candidate that will be a hit, with the near-duplicates folded into it."""
-
-    base: int
-    position: int
-    score: float
-    duplicates: tuple[str, ...]
-    reranked: Reason | None = None
-
-
-def _collapse(
-    gathered: list[Legs], ranked: Iterator[tuple[int, int]], query: Query, count: int
-) -> list[_Chosen]:
-    """The first `count`, near-duplicates folded into the best of their group."""
-    chosen: list[tuple[int, int]] = []
-    seen: dict[tuple[int, int], int] = {}
-    folded: list[list[str]] = []
-    for base, position in ranked:
-        legs = gathered[base]
-        row = int(legs.candidates[position])
-        if query.collapse and legs.plan.collapse:
-            group = (base, int(legs.build.group[row]))
-            if group in seen:
-                folded[seen[group]].append(str(legs.build.entries.column("id")[row].as_py()))
-                continue
-            if len(chosen) == count:
-                break
-            seen[group] = len(chosen)
-        elif len(chosen) == count:
-            break
-        chosen.append((base, position))
-        folded.append([])
-    return [
-        _Chosen(base, position, float(gathered[base].score[position]), tuple(ids))
-        for (base, position), ids in zip(chosen, folded, strict=True)
-    ]
-
-
-def _reranked(
-    name: str, gathered: list[Legs], chosen: list[_Chosen], query: Query
-) -> list[_Chosen]:
-    """The first k once the leading DEPTH were looked at again; equal scores in their old order."""
+def _reranked(name: str, gathered: list[Legs], chosen: list[Chosen], query: Query) -> list[Chosen]:
+    """In a new order once the leading DEPTH were looked at again; equal scores in their old order."""
     leading = [(one.base, one.position) for one in chosen[:DEPTH]]
     again = rerank(name, query.text, gathered, leading)
     scores, shares = blend(np.array([one.score for one in chosen]), again)
     ranks = np.empty(len(again), np.int64)
     ranks[np.argsort(-again, kind="stable")] = np.arange(1, len(again) + 1)
     made = [
-        replace(
+        replace(one, score=float(scores[i]))
+        if i >= len(again)
+        else replace(
             one,
             score=float(scores[i]),
-            reranked=Reason("rerank", int(ranks[i]), float(again[i]), float(shares[i]))
-            if i < len(again)
-            else None,
+            reasons=(Reason("rerank", int(ranks[i]), float(again[i]), float(shares[i])),),
         )
         for i, one in enumerate(chosen)
     ]
-    return [made[i] for i in np.argsort(-scores, kind="stable")[: query.k]]
+    return [made[i] for i in np.argsort(-scores, kind="stable")]
 
 
-def _reasons(one: _Chosen, legs: Legs, scale: Scale, query: Query) -> tuple[Reason, ...]:
-    found = reasons_of(legs, one.position, scale, query)
-    return found if one.reranked is None else (*found, one.reranked)
+def _reasons(one: Chosen, legs: Legs, scale: Scale, query: Query) -> tuple[Reason, ...]:
+    if one.position < 0:
+        return one.reasons
+    timed_reason = time_reason(legs, one.position)
+    return (*reasons_of(legs, one.position, scale, query), *timed_reason, *one.reasons)
 
 
 def _notes(gathered: list[Legs], query: Query, encode: Encode | None) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from stillroom.store import NO_TIME, Build
 # A condition on a facet: a value, a list of alternatives, or {"gte": 2020, "lt": 2024}.
 Where = Mapping[str, Any]
 When = str | date | datetime | None
+_LAST = np.iinfo(np.int64).max
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le,
 }  # fmt: skip
@@ -43,13 +44,15 @@ class Filter:
     untimed: int = 0
 
 
-def make_filter(build: Build, where: Where | None, since: When, until: When) -> Filter | None:
+def make_filter(
+    build: Build, where: Where | None, since: When, until: When, as_of: When = None
+) -> Filter | None:
     """The filter of these conditions, or None where there are none. Raises BadInput.
 
     An entry is inside `since`..`until` where its own time overlaps that range, both ends included; a
-    date alone means its whole day, UTC.
+    date alone means its whole day, UTC. `as_of` keeps what had ended by then.
     """
-    if not where and since is None and until is None:
+    if not where and since is None and until is None and as_of is None:
         return None
     schema, _ = build.searcher
     rows = np.ones(build.entries.num_rows, bool)
@@ -59,24 +62,19 @@ def make_filter(build: Build, where: Where | None, since: When, until: When) -> 
         rows &= mask
         clauses.append(clause)
     untimed = 0
-    if since is not None or until is not None:
+    if (since, until, as_of) != (None, None, None):
         low = parse_time(since, end=False) if since is not None else NO_TIME + 1
-        high = parse_time(until, end=True) if until is not None else np.iinfo(np.int64).max
+        high = parse_time(until, end=True) if until is not None else _LAST
+        known = parse_time(as_of, end=True) if as_of is not None else _LAST
         starts, ends = build.times
         timed = starts != NO_TIME
         untimed = int(np.count_nonzero(~timed & rows))
-        rows &= timed & (starts <= high) & (ends >= low)
+        rows &= timed & (starts <= high) & (ends >= low) & (ends <= known)
         integer = tantivy.FieldType.Integer
-        clauses.append(
-            tantivy.Query.range_query(
-                schema, STARTS_AT, integer, NO_TIME + 1, int(high), True, True
+        for name, first, last in ((STARTS_AT, NO_TIME + 1, high), (ENDS_AT, low, known)):
+            clauses.append(
+                tantivy.Query.range_query(schema, name, integer, int(first), int(last), True, True)
             )
-        )
-        clauses.append(
-            tantivy.Query.range_query(
-                schema, ENDS_AT, integer, int(low), int(np.iinfo(np.int64).max), True, True
-            )
-        )
     return Filter(rows, tuple(clauses), untimed)
 
 

@@ -76,6 +76,9 @@ class KnowledgeBase:
         encoder: str | None = None,
         collapse: bool = True,
         rerank: str | None = None,
+        budget: int | None = None,
+        as_of: When = None,
+        order: str = "score",
     ) -> Hits:
         """The k best entries for `text`.
 
@@ -84,10 +87,12 @@ class KnowledgeBase:
         lexical. `encoder` None takes what the base offers: its "light" encoder where that is good
         enough, else "full", the model that made its vectors. `rerank` "maxsim" looks at the first hits
         again, token by token; any other is the name or folder of a CrossEncoder (`stillroom.rerank`).
+        `budget` fills so many tokens instead of taking k hits; `as_of` answers with what had been said
+        by then; `order` "time" gives the hits as they were said, for a reader.
         Raises BadInput, MissingExtra, VersionSkew.
         """
         builds = self._builds
-        query = Query(text, k, where, since, until, mode, collapse, rerank)
+        query = Query(text, k, where, since, until, mode, collapse, rerank, as_of, budget, order)
         return engine.search(builds, query, _encoder(mode, encoder, builds))
 
     def search_batch(self, texts: Sequence[str], **options: Any) -> list[Hits]:
@@ -179,7 +184,7 @@ def _encoder(mode: str, asked: str | None, builds: Sequence[Build]) -> Encode | 
 
 
 def _why(build: Build, row: int, query: Query, encode: Encode | None) -> Why:
-    allowed = make_filter(build, query.where, query.since, query.until)
+    allowed = make_filter(build, query.where, query.since, query.until, query.as_of)
     filtered = allowed is not None and not bool(allowed.rows[row])
     deep = replace(build.manifest.plan, depth=max(1, build.entries.num_rows))
     legs = gather(build, deep, query, None if filtered else allowed, encode, {})

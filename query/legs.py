@@ -18,6 +18,7 @@ from stillroom.store import Build
 from stillroom.tokens import without_surrogates
 
 MODES = ("hybrid", "dense", "lexical")
+ORDERS = ("score", "time")
 Encode = Callable[[Build, str], QueryVector | None]
 
 
@@ -33,10 +34,17 @@ class Query:
     mode: str = "hybrid"
     collapse: bool = True
     rerank: str | None = None
+    as_of: When = None
+    budget: int | None = None
+    order: str = "score"
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise BadInput(f"mode is one of {', '.join(MODES)}, not {self.mode!r}")
+        if self.order not in ORDERS:
+            raise BadInput(f"order is one of {', '.join(ORDERS)}, not {self.order!r}")
+        if self.budget is not None and self.budget < 1:
+            raise BadInput(f"a budget is at least 1 token, not {self.budget}")
         if self.k < 1:
             raise BadInput(f"k is at least 1, not {self.k}")
         if not isinstance(self.text, str):
@@ -66,6 +74,11 @@ class Legs:
     encoder: str = ""  # which made the query's vector; "" where none did
     note: str = ""  # what to say of that
     score: np.ndarray = field(default_factory=lambda: np.empty(0))
+    context: np.ndarray = field(default_factory=lambda: np.empty(0))  # lexical, of what is beside
+    in_time: np.ndarray = field(
+        default_factory=lambda: np.empty(0, bool)
+    )  # of what the query names
+    time_words: str = ""
 
 
 def gather(
@@ -110,21 +123,51 @@ def gather(
     if made is not None:
         with timed(timings, "dense"):
             _fill_dense(legs, made.vector)
+    if plan.context_weight:
+        legs.context = plan.context_weight * _beside(legs)
+        legs.lexical_list = np.nan_to_num(legs.lexical) + legs.context
     return legs
 
 
 def score(legs: Legs, scale: Scale, mode: str) -> np.ndarray:
     """float64 [candidates]: the fused score, or the raw one of a single leg."""
     if mode == "lexical":
-        base = legs.lexical.astype(np.float64)
+        base = _in_context(legs)
     elif mode == "dense":
         base = legs.dense.astype(np.float64)
     else:
         weight = legs.plan.dense_weight if len(legs.dense_list) else 0.0
-        base = fuse(scale.lexical(legs.lexical), scale.dense(legs.dense), weight)
+        base = fuse(scale.lexical(_in_context(legs)), scale.dense(legs.dense), weight)
     if legs.plan.prior_weight:
         base = base + legs.plan.prior_weight * legs.build.prior[legs.candidates]
     return base
+
+
+def _in_context(legs: Legs) -> np.ndarray:
+    """Lexical scores with those of the entries beside: what an answer says is often asked just before."""
+    if not len(legs.context):
+        return legs.lexical.astype(np.float64)
+    return np.asarray(np.nan_to_num(legs.lexical) + legs.context, np.float64)
+
+
+def _beside(legs: Legs) -> np.ndarray:
+    """float64 [candidates]: lexical scores of the candidates that follow and precede each."""
+    made = np.zeros(len(legs.candidates))
+    known = np.nan_to_num(legs.lexical)
+    following, rows = legs.build.next_rows
+    for here, there in ((rows, following), (following, rows)):
+        at, one = _positions(legs.candidates, here), _positions(legs.candidates, there)
+        both = (at >= 0) & (one >= 0)
+        np.add.at(made, at[both], known[one[both]])
+    return made
+
+
+def _positions(candidates: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Where rows stand among sorted candidates, -1 where they do not."""
+    at = np.searchsorted(candidates, rows)
+    found = at < len(candidates)
+    found[found] = candidates[at[found]] == rows[found]
+    return np.where(found, at, -1)
 
 
 def _fill_dense(legs: Legs, vector: np.ndarray) -> None:

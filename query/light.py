@@ -43,6 +43,10 @@ class LightEncoder:
         total = float(weights.sum())
         return float(weights[self._seen[ids]].sum()) / total if total else 0.0
 
+    def count(self, text: str) -> int:
+        """Tokens of a text, without special tokens."""
+        return len(self._ids(text))
+
     def _ids(self, text: str) -> list[int]:
         encoding = self._tokenizer.encode(without_surrogates(text), add_special_tokens=False)
         return list(encoding.ids)

@@ -130,6 +130,27 @@ def load_cross_encoder(name: str) -> Any:
         return _cross_encoders[name]
 
 
+def load_language_model(name: str) -> tuple[Any, Any]:
+    """A transformers causal language model and its tokenizer, by hub name or local folder. Raises
+    MissingExtra, BadInput."""
+    if importlib.util.find_spec("transformers") is None:
+        raise MissingExtra(f"the language model {name!r}", "build")
+    folder = model_folder(name)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    one_thread()
+    _quiet_libraries()
+    local = Path(folder).is_dir()
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=local)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=local)
+    except Exception as error:
+        raise BadInput(
+            f"the language model {name!r} cannot be loaded: {_first_line(error)}"
+        ) from error
+    return model.eval(), tokenizer
+
+
 def describe(spec: EncoderSpec) -> str:
     """Words for an error message."""
     return (

@@ -33,6 +33,11 @@ def reasons_of(legs: Legs, position: int, scale: Scale, query: Query) -> tuple[R
         )
         rank = int(legs.lexical_rank[position])
         made.append(Reason("lexical", rank, raw, gain, kind, text, span, terms, ranges))
+    if len(legs.context) and legs.context[position] > 0:
+        raw = float(legs.context[position])
+        share = shares.get("lexical")
+        gain = raw if share is None else share * float(scale.lexical(legs.context[one])[0])
+        made.append(Reason("context", None, raw, gain))
     if not np.isnan(legs.dense[position]):
         raw = float(legs.dense[position])
         share = shares.get("dense")

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import tantivy
 
 from stillroom.analyzers import analyzer_report, analyzer_spec
@@ -27,6 +28,7 @@ from stillroom.elastic import Dense
 from stillroom.errors import Damaged, MissingExtra, NotAKnowledgeBase, VersionSkew
 from stillroom.folders import PathLike, open_folder
 from stillroom.light import LightEncoder
+from stillroom.schemas.entries import LinkKind
 from stillroom.schemas.lexical import INDEX_FORMAT
 from stillroom.schemas.manifest import Manifest, UnknownFormat, manifest_from_json
 
@@ -161,6 +163,12 @@ class Build:
     def links(self) -> pa.Table:
         """SERVE_LINKS, sorted by source row."""
         return _map_arrow(self._serve[LINKS])
+
+    @cached_property
+    def next_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows that follow others in their documents, and those others, ascending: int32 each."""
+        following = self.links.filter(pc.equal(self.links.column("kind"), LinkKind.NEXT.value))
+        return following.column("target").to_numpy(), following.column("source").to_numpy()
 
     @cached_property
     def facets(self) -> pa.Table:

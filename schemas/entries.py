@@ -18,6 +18,7 @@ class KeyKind(StrEnum):
     SENTENCE = "sentence"  # one sentence of the value (small-to-big)
     COMPRESSED = "compressed"  # the value with its least informative words removed (SeCom)
     # Conversations (LongMemEval).
+    TURN = "turn"  # one turn of the value
     FACT = "fact"
     KEYPHRASE = "keyphrase"
     SUMMARY = "summary"

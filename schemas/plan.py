@@ -19,7 +19,10 @@ class SearchPlan:
     was fitted on. `depth` is how many entries each leg contributes, `rescore` how many vectors of
     the sign-bit scan get exact products. `dims` are the rotated dimensions that are searched (0: all
     of the encoder's, unrotated), `dtype` how they are stored (`stillroom.elastic`). `tier` is what
-    proposes vectors, the scan or an index of which `probes` partitions are read. `prior_weight` scales `Entry.prior`. `collapse` folds near-duplicates into one hit.
+    proposes vectors, the scan or an index of which `probes` partitions are read. `prior_weight` scales `Entry.prior`.
+    `time_weight` is added to the score of what lies in a time that the query names. `contiguity` is the
+    share of a token budget that neighbours of hits may take, `context_weight` the share of the lexical
+    scores of the entries beside it that an entry is given. `collapse` folds near-duplicates into one hit.
     """
 
     legs: tuple[str, ...] = ("lexical", "dense")
@@ -35,6 +38,9 @@ class SearchPlan:
     tier: str = "scan"
     probes: int = 40
     prior_weight: float = 0.0
+    time_weight: float = 0.0
+    contiguity: float = 0.0
+    context_weight: float = 0.0
     collapse: bool = True
     calibration: Mapping[str, float] = field(default_factory=dict)
 
@@ -44,6 +50,11 @@ class SearchPlan:
             raise ValueError(f"legs are 'lexical' and 'dense', not {self.legs}")
         if not 0.0 <= self.dense_weight <= 1.0:
             raise ValueError(f"dense_weight is between 0 and 1, not {self.dense_weight}")
+        if min(self.time_weight, self.context_weight) < 0 or not 0.0 <= self.contiguity < 1.0:
+            raise ValueError(
+                "time_weight and context_weight are 0 or more, contiguity between 0 and 1, not "
+                f"{self.time_weight}, {self.context_weight}, {self.contiguity}"
+            )
         if self.depth < 1 or self.rescore < 1:
             raise ValueError(f"depth and rescore are positive, not {self.depth}, {self.rescore}")
         if self.dims < 0 or self.dtype not in DTYPES:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
+from zoneinfo import available_timezones
 
 from stillroom.schemas.entries import KeyKind
 from stillroom.schemas.ids import canonical_json, digest
@@ -21,7 +22,8 @@ class Source:
 
     Columns apply to row formats (JSONL, CSV, TSV, Parquet). Empty ones are found by convention:
     BEIR's `_id,title,text`, Pyserini's `id,contents`. Every column that is not chosen is a facet.
-    `created_column` holds when a row was written (ISO 8601 or epoch seconds).
+    `created_column` holds when a row was written (ISO 8601 or epoch seconds). `timezone` is that of
+    chat logs that write times without one (default UTC).
     """
 
     name: str
@@ -31,8 +33,11 @@ class Source:
     title_column: str = ""
     text_columns: tuple[str, ...] = ()
     created_column: str = ""
+    timezone: str = ""
 
     def __post_init__(self) -> None:
+        if self.timezone and self.timezone not in available_timezones():
+            raise ValueError(f"{self.timezone!r} is no time zone, such as 'Europe/Berlin'")
         if not self.uri:
             raise ValueError(f"source {self.name!r} has no uri")
         if self.format not in FORMATS:
@@ -49,7 +54,8 @@ class Recipe:
     Jaccard similarity from which two values are linked. `max_error_rate` is the share of inputs that
     may fail before nothing is published. `dims` (0: all) and `dtype` say in which form vectors are
     searched; they are kept whole in any case, so a change of
-    either encodes nothing again. `backend` runs the encoder: `auto`, `torch`, `onnx` or `openvino`. `llm` is `none` or a spec such as `openai:MODEL`.
+    either encodes nothing again. `backend` runs the encoder: `auto`, `torch`, `onnx` or `openvino`. `llm` is `none` or a spec such as `openai:MODEL`;
+    `surprise_model` a causal language model for the segmenter `surprise` (empty: the encoder's vectors).
     """
 
     kind: str
@@ -65,6 +71,7 @@ class Recipe:
     dims: int = 0
     dtype: str = "f32"
     llm: str = "none"
+    surprise_model: str = ""
     near_duplicate: float = 0.85
     max_error_rate: float = 0.5
     max_document_chars: int = 20_000_000
@@ -108,6 +115,22 @@ class Recipe:
         return digest("recipe", canonical_json(data))
 
 
+# What a kind takes where a recipe does not say.
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "chat": {
+        "segment": "topical",
+        "segment_tokens": 96,
+        "keys": (KeyKind.TEXT.value, KeyKind.PATH.value, KeyKind.TURN.value),
+        "dense_keys": (KeyKind.TURN.value,),
+    },
+}
+
+
+def make_recipe(kind: str, sources: tuple[Source, ...], **chosen: Any) -> Recipe:
+    """A recipe with the defaults of its kind."""
+    return Recipe(kind, sources, **{**DEFAULTS.get(kind, {}), **chosen})
+
+
 _Made = TypeVar("_Made", Source, Recipe)
 
 
@@ -123,7 +146,8 @@ def recipe_from_dict(data: Mapping[str, Any]) -> Recipe:
         raise ValueError(f"sources is a list of tables, not {sources!r}")
     made = tuple(_build(Source, item) for item in sources)
     rest = {name: value for name, value in data.items() if name not in ("sources", "source")}
-    return _build(Recipe, {**rest, "sources": made})
+    defaults = DEFAULTS.get(str(rest.get("kind")), {})
+    return _build(Recipe, {**defaults, **rest, "sources": made})
 
 
 def read_recipe(path: str | Path) -> Recipe:

@@ -19,12 +19,12 @@ from stillroom.schemas.rejects import Accounting, Reject, RejectReason
 from stillroom.transforms import coders
 from stillroom.transforms.carry import Fate, OldDocument
 from stillroom.transforms.coders import NounCoder, noun_from_bytes, noun_to_bytes
-from stillroom.transforms.encode import TextBlock, VectorRef
+from stillroom.transforms.encode import TextBlock
 from stillroom.transforms.files import InputFile
 from stillroom.transforms.load import DocumentRef, Shard
 from stillroom.transforms.parts import Fragment, Part
 from stillroom.transforms.publish import Outcome
-from stillroom.transforms.shape import TextRef
+from stillroom.transforms.shape import TextRef, VectorRef
 from stillroom.transforms.write import KeyVector
 
 AT = datetime(2024, 5, 31, 10, 0, 0, 1, tzinfo=UTC)

@@ -20,10 +20,9 @@ from stillroom.schemas.arrow import (
 )
 from stillroom.schemas.documents import Document, Span
 from stillroom.schemas.entries import Entry, Key, KeyKind, Link, LinkKind
-from stillroom.transforms.encode import VectorRef
 from stillroom.transforms.load import REJECTS
 from stillroom.transforms.parts import write_fragment
-from stillroom.transforms.shape import TextRef
+from stillroom.transforms.shape import TextRef, VectorRef
 from stillroom.transforms.staging import Staging
 from stillroom.transforms.write import (
     KeyVector,

@@ -164,21 +164,32 @@ def _zip_parts(
     for info in members:
         name = info.filename.encode("utf-8", "replace").decode("utf-8")
         member = f"{outer}!{name}" if outer else name
-        if info.flag_bits & 1:
-            yield member, Refused(RejectReason.ENCRYPTED, "the member needs a password")
-            continue
         try:
-            opened = archive.open(info)
-        except NotImplementedError as error:
-            yield member, Refused(RejectReason.UNSUPPORTED, str(error))
+            opened = open_member(archive, info, budget)
+        except Refused as refused:
+            yield member, refused
             continue
-        except Exception as error:  # noqa: BLE001 - zipfile raises what its decompressors raise
-            yield member, Refused(RejectReason.CORRUPT, f"{type(error).__name__}: {error}")
-            continue
-        guarded = cast(BinaryIO, _Chunks(_chunks(opened), budget))
-        yield from open_parts(guarded, name, budget, member, depth + 1)
+        yield from open_parts(opened, name, budget, member, depth + 1)
         if budget.left < 0:  # said once, by the member that went over; the rest is not read
             return
+
+
+def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: Budget) -> BinaryIO:
+    """One member of a zip, counted against a budget. Raises Refused."""
+    if info.flag_bits & 1:
+        raise Refused(RejectReason.ENCRYPTED, "the member needs a password")
+    try:
+        opened = archive.open(info)
+    except NotImplementedError as error:  # a compression that zipfile does not know
+        raise Refused(RejectReason.UNSUPPORTED, str(error)) from error
+    except Exception as error:
+        raise Refused(RejectReason.CORRUPT, f"{type(error).__name__}: {error}") from error
+    return guarded(opened, budget)
+
+
+def guarded(stream: Any, budget: Budget) -> BinaryIO:
+    """A stream that counts against a budget, and calls any damage CORRUPT."""
+    return cast(BinaryIO, _Chunks(_chunks(stream), budget))
 
 
 def _too_deep() -> Refused:

@@ -16,9 +16,9 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 from stillroom.schemas.ids import digest
 from stillroom.schemas.rejects import Reject
 from stillroom.transforms.coders import register_nouns
-from stillroom.transforms.encode import VectorRef
 from stillroom.transforms.load import DocumentRef
 from stillroom.transforms.parts import CARRIED, ParentBuild, Part, without_documents, write_part
+from stillroom.transforms.shape import VectorRef
 from stillroom.transforms.staging import Staging
 
 SHAPE, DROP, RESTAGE, FATES = "shape", "drop", "restage", "fates"

@@ -21,7 +21,7 @@ from stillroom.schemas.ids import digest
 from stillroom.schemas.specs import EncoderSpec
 from stillroom.transforms import faults
 from stillroom.transforms.coders import register_nouns
-from stillroom.transforms.shape import TextRef
+from stillroom.transforms.shape import TextRef, VectorRef, vector_column
 from stillroom.transforms.stages import StageCounter, timed
 from stillroom.transforms.staging import Staging
 
@@ -39,15 +39,7 @@ class TextBlock:
     refs: tuple[TextRef, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class VectorRef:
-    """Where a vector is staged; an empty block says that the encoder gave none."""
-
-    block: str
-    row: int
-
-
-register_nouns(TextBlock, VectorRef)
+register_nouns(TextBlock)
 
 
 class SentenceEncoderHandler(ModelHandler[TextBlock, PredictionResult, "Loading"]):
@@ -176,10 +168,9 @@ class _StageVectors(beam.DoFn):
     def process(self, result: PredictionResult) -> Iterator[tuple[str, VectorRef]]:
         block: TextBlock = result.example  # type: ignore[assignment]  # Beam leaves them open
         vectors: np.ndarray = result.inference  # type: ignore[assignment]
-        flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
-        column = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
         faults.point("vectors")
-        self._staging.write("vectors", block.name, pa.table({"vector": column}))
+        table = pa.table({"vector": vector_column(vectors)})
+        self._staging.write("vectors", block.name, table)
         finite = np.isfinite(vectors).all(axis=1)
         self._counter.add(len(finite))
         self._counter.flush()

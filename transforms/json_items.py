@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 _CHUNK = 1 << 16
+_NAME_CHARS = 1 << 16
 _OUTSIDE = re.compile(r'["{}\[\],]')
 _INSIDE = re.compile(r'["\\]')
 _NESTED = re.compile(r'["{}\[\]]')
@@ -148,7 +149,7 @@ class JsonReader:
             if char in ",:]":
                 self._at += 1
                 continue
-            name = _loaded(self.text(_CHUNK, stops=":,") or "")
+            name = _loaded(self.text(_NAME_CHARS, stops=":,") or "")
             if self.peek() == ":":
                 self._at += 1
                 if isinstance(name, str):

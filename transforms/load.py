@@ -4,7 +4,7 @@ The unit of work is a shard of files. Documents go to disk in parts; downstream,
 reference: (id, digests, part, row).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,14 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import TaggedOutput
 
 from stillroom.schemas.arrow import documents_to_table
-from stillroom.schemas.documents import Document
+from stillroom.schemas.documents import Document, MarkKind
 from stillroom.schemas.ids import digest
 from stillroom.schemas.recipe import Source
 from stillroom.schemas.rejects import Reject, RejectReason
 from stillroom.transforms import faults
 from stillroom.transforms.coders import register_nouns
 from stillroom.transforms.files import InputFile
-from stillroom.transforms.read import read_file
+from stillroom.transforms.read import read_files
 from stillroom.transforms.stages import StageCounter, timed, timed_each
 from stillroom.transforms.staging import Staging
 
@@ -28,6 +28,7 @@ PART_DOCUMENTS = 1024  # what one worker shapes in one go: several a worker even
 PART_CHARS = 8_000_000  # so that one part of long documents stays small in memory
 SHARD_BYTES = 16_000_000
 SHARD_FILES = 512
+Read = Callable[[Sequence[InputFile], Source, int], Iterator[Document | Reject]]
 REJECTS = "rejects"
 DUPLICATES = "duplicates"
 
@@ -46,8 +47,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRef:
-    """Where a staged document lies. Ordered by part and row, so that the first of two is the same
-    whatever the order of arrival."""
+    """Where a staged document lies. `turns` are a conversation's."""
 
     id: str
     digest: str
@@ -55,6 +55,7 @@ class DocumentRef:
     part: str
     row: int
     uri: str
+    turns: int = 0
 
 
 register_nouns(Shard, DocumentRef, InputFile, Reject)
@@ -80,17 +81,19 @@ def plan_shards(source: Source, files: Iterable[InputFile]) -> list[Shard]:
 class ReadDocuments(beam.PTransform[Any, Any]):
     """Shards to {main: (part, rows of kept documents), rejects, duplicates: document ids}.
 
-    Two documents of one id: the first (by part and row) stays; an equal one is a duplicate, a
-    different one a Reject (CONFLICTING_ID).
+    `read` makes documents and rejects of a shard's files. Two documents of one id: the first (by part
+    and row) stays; an equal one is a duplicate, a different one a Reject (CONFLICTING_ID). Of two
+    states of a conversation the longer stays, and the other is a duplicate.
     """
 
     staging: Staging
     max_chars: int
+    read: Read = read_files
 
     def expand(self, shards: Any) -> Any:  # Beam only understands hints of single PCollections
-        staged = shards | "Stage" >> beam.ParDo(_Stage(self.staging, self.max_chars)).with_outputs(
-            REJECTS, main="refs"
-        )
+        staged = shards | "Stage" >> beam.ParDo(
+            _Stage(self.staging, self.max_chars, self.read)
+        ).with_outputs(REJECTS, main="refs")
         unique = (
             staged.refs
             | "ById" >> beam.Map(_by_id).with_output_types(tuple[str, DocumentRef])
@@ -107,11 +110,12 @@ class ReadDocuments(beam.PTransform[Any, Any]):
 
 def first_of_id(group: tuple[str, Iterable[DocumentRef]]) -> Iterator[Any]:
     """The reference that stays, and what becomes of the others of its id."""
-    refs = sorted(group[1], key=lambda ref: (ref.part, ref.row))
+    refs = sorted(group[1], key=lambda ref: (-ref.turns, ref.part, ref.row))
     first = refs[0]
     yield first
     for other in refs[1:]:
-        if (other.digest, other.metadata_digest) == (first.digest, first.metadata_digest):
+        same = (other.digest, other.metadata_digest) == (first.digest, first.metadata_digest)
+        if same or other.turns < first.turns:
             yield TaggedOutput(DUPLICATES, other.id)
         else:
             detail = f"another document has this id and other content: {first.uri}"
@@ -120,8 +124,8 @@ def first_of_id(group: tuple[str, Iterable[DocumentRef]]) -> Iterator[Any]:
 
 
 class _Stage(beam.DoFn):
-    def __init__(self, staging: Staging, max_chars: int) -> None:
-        self._staging, self._max_chars = staging, max_chars
+    def __init__(self, staging: Staging, max_chars: int, read: Read) -> None:
+        self._staging, self._max_chars, self._read_files = staging, max_chars, read
 
     def setup(self) -> None:
         self._counter = StageCounter(self._staging.scratch, "read")
@@ -132,17 +136,17 @@ class _Stage(beam.DoFn):
         parts = 0
         held: list[Document] = []
         chars = 0
-        for file in shard.files:
-            for made in timed_each("read", read_file(file, shard.source, self._max_chars)):
-                if isinstance(made, Reject):
-                    self._failed.inc()
-                    yield TaggedOutput(REJECTS, made)
-                    continue
-                held.append(made)
-                chars += len(made.text)
-                if len(held) >= PART_DOCUMENTS or chars >= PART_CHARS:
-                    yield from self._flush(shard, parts, held)
-                    parts, held, chars = parts + 1, [], 0
+        read = self._read_files(shard.files, shard.source, self._max_chars)
+        for made in timed_each("read", read):
+            if isinstance(made, Reject):
+                self._failed.inc()
+                yield TaggedOutput(REJECTS, made)
+                continue
+            held.append(made)
+            chars += len(made.text)
+            if len(held) >= PART_DOCUMENTS or chars >= PART_CHARS:
+                yield from self._flush(shard, parts, held)
+                parts, held, chars = parts + 1, [], 0
         if held:
             yield from self._flush(shard, parts, held)
 
@@ -155,7 +159,10 @@ class _Stage(beam.DoFn):
         self._counter.add(len(held))
         self._counter.flush()
         for row, made in enumerate(held):
-            yield DocumentRef(made.id, made.digest, made.metadata_digest, part, row, made.uri)
+            turns = sum(mark.kind is MarkKind.TURN for mark in made.marks)
+            yield DocumentRef(
+                made.id, made.digest, made.metadata_digest, part, row, made.uri, turns
+            )
 
 
 def _by_id(ref: DocumentRef) -> tuple[str, DocumentRef]:

@@ -1,7 +1,7 @@
 """One input file in, its documents and rejects out. No error leaves here: each becomes a Reject."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from apache_beam.io.filesystem import BeamIOError
@@ -22,6 +22,14 @@ ROW_FORMATS = ("jsonl", "csv", "tsv", "parquet")
 MAX_DETAIL = 500
 
 
+def read_files(
+    files: Sequence[InputFile], source: Source, max_chars: int
+) -> Iterator[Document | Reject]:
+    """`read_file` for each of them."""
+    for file in files:
+        yield from read_file(file, source, max_chars)
+
+
 def read_file(file: InputFile, source: Source, max_chars: int) -> Iterator[Document | Reject]:
     """The documents of a file, and a Reject for each part, row or whole that gives none.
 
@@ -39,9 +47,9 @@ def read_file(file: InputFile, source: Source, max_chars: int) -> Iterator[Docum
                     yield from _read_part(file, part, source, max_chars)
                 else:
                     member, refused = part
-                    yield _reject(file, member, refused)
+                    yield make_reject(file, member, refused)
     except Exception as error:  # noqa: BLE001 - it belongs to this file, and is told
-        yield _reject(file, "", _refusal(error, opening=True))
+        yield make_reject(file, "", refusal(error, opening=True))
 
 
 def _read_part(
@@ -52,13 +60,13 @@ def _read_part(
         if kind in ROW_FORMATS:
             for row in read_rows(part.stream, kind, source, max_chars):
                 if isinstance(row, Refused):
-                    yield _reject(file, part.member, row)
+                    yield make_reject(file, part.member, row)
                 else:
                     yield _document(file, part.member, row)
         else:
             yield _document(file, part.member, _whole(part.stream, kind, file, part, max_chars))
     except Exception as error:  # noqa: BLE001 - the other parts are still to be read
-        yield _reject(file, part.member, _refusal(error))
+        yield make_reject(file, part.member, refusal(error))
 
 
 def _whole(stream: BinaryIO, kind: str, file: InputFile, part: Part, max_chars: int) -> Parsed:
@@ -68,7 +76,7 @@ def _whole(stream: BinaryIO, kind: str, file: InputFile, part: Part, max_chars: 
     return read_whole(kind, read_all(stream, byte_limit(kind, max_chars)), name, max_chars)
 
 
-def _refusal(error: Exception, opening: bool = False) -> Refused:
+def refusal(error: Exception, opening: bool = False) -> Refused:
     """The reason for an error, and its class and first line."""
     if isinstance(error, Refused):
         return error
@@ -99,7 +107,8 @@ def _document(file: InputFile, member: str, parsed: Parsed) -> Document:
     )
 
 
-def _reject(file: InputFile, member: str, refused: Refused) -> Reject:
+def make_reject(file: InputFile, member: str, refused: Refused) -> Reject:
+    """What is told of an input that gave no document."""
     detail = clean_text(refused.detail)[0]
     return Reject(
         uri=_uri(file, member, refused.key),

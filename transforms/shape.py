@@ -3,12 +3,13 @@
 What is shuffled afterwards are references: which key of which part needs the vector of which text.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import TaggedOutput
@@ -30,7 +31,7 @@ from stillroom.transforms.near_duplicates import signature
 from stillroom.transforms.stages import StageCounter, timed
 from stillroom.transforms.staging import Staging
 
-TEXTS = "texts"
+TEXTS, VECTORS = "texts", "vectors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,10 @@ class Shaper(Protocol):
 
     def shape(self, document: Document) -> list[Shaped]: ...
 
+    def take_vectors(self) -> Mapping[str, np.ndarray]:
+        """Vectors that shaping made since this was last asked (float32 [dims], by text digest)."""
+        ...
+
     @property
     def tokens(self) -> TokenCounter: ...
 
@@ -63,12 +68,21 @@ class TextRef:
     tokens: int
 
 
-register_nouns(TextRef)
+@dataclass(frozen=True, slots=True)
+class VectorRef:
+    """Where a vector is staged; an empty block says that the encoder gave none."""
+
+    block: str
+    row: int
+
+
+register_nouns(TextRef, VectorRef)
 
 
 @dataclass
 class ShapeDocuments(beam.PTransform[Any, Any]):
-    """References of documents to {parts: names of staged parts, texts: (text digest, TextRef), rejects}."""
+    """References of documents to {parts: names of staged parts, texts: (text digest, TextRef), vectors:
+    (text digest, VectorRef) of texts that were encoded on the way, rejects}."""
 
     staging: Staging
     shaper: Shaper
@@ -80,12 +94,13 @@ class ShapeDocuments(beam.PTransform[Any, Any]):
             | "Part" >> beam.GroupByKey()
             | "Shape"
             >> beam.ParDo(_Shape(self.staging, self.shaper)).with_outputs(
-                REJECTS, TEXTS, main="parts"
+                REJECTS, TEXTS, VECTORS, main="parts"
             )
         )
         types = {
             "parts": str,
             TEXTS: tuple[str, TextRef],
+            VECTORS: tuple[str, VectorRef],
             REJECTS: Reject,
         }
         return {
@@ -146,10 +161,28 @@ class _Shape(beam.DoFn):
             counts = self._shaper.tokens.count_many([key.text for _, key in dense])
         for (row, key), tokens in zip(dense, counts, strict=True):
             yield TaggedOutput(TEXTS, (key.text_digest, TextRef(part, row, tokens)))
+        yield from self._vectors(part, {key.text_digest for _, key in dense})
         self._entries.inc(len(shaped))
         self._cut.inc(sum(made.truncated for made in shaped))
         self._counter.flush()
         yield part
+
+    def _vectors(self, part: str, wanted: set[str]) -> Iterator[Any]:
+        """Vectors that shaping made of the texts of keys."""
+        made = self._shaper.take_vectors()
+        digests = sorted(wanted & made.keys())
+        if digests:
+            block = f"shaped-{part}"
+            column = vector_column(np.stack([made[name] for name in digests]))
+            self._staging.write("vectors", block, pa.table({"vector": column}))
+        for row, name in enumerate(digests):
+            yield TaggedOutput(VECTORS, (name, VectorRef(block, row)))
+
+
+def vector_column(vectors: np.ndarray) -> pa.Array:
+    """float32 [n, dims] as one Arrow column."""
+    flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
 
 
 def next_links(shaped: list[Shaped]) -> Iterator[Link]:

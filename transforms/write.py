@@ -17,10 +17,9 @@ from stillroom.schemas.arrow import keys_schema
 from stillroom.schemas.rejects import Reject, RejectReason
 from stillroom.transforms import faults
 from stillroom.transforms.coders import register_nouns
-from stillroom.transforms.encode import VectorRef
 from stillroom.transforms.load import REJECTS
 from stillroom.transforms.parts import CARRIED, ParentBuild, Part, without_documents, write_part
-from stillroom.transforms.shape import TextRef
+from stillroom.transforms.shape import TextRef, VectorRef
 from stillroom.transforms.stages import StageCounter, timed
 from stillroom.transforms.staging import Staging
 

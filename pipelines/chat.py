@@ -1,0 +1,98 @@
+"""Chat logs: conversations cut into runs of turns, each found by its turns, its words and its time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from stillroom.models import tokens_for
+from stillroom.pipelines.corpus import lexical_terms
+from stillroom.schemas.documents import Document
+from stillroom.schemas.entries import KeyKind
+from stillroom.schemas.plan import EXACT_FIELD, SearchPlan
+from stillroom.schemas.recipe import Recipe
+from stillroom.schemas.specs import EncoderSpec
+from stillroom.tokens import TokenCounter
+from stillroom.transforms.chat_keys import KINDS, make_chat_keys
+from stillroom.transforms.compress import make_compressor
+from stillroom.transforms.segmenters import SEGMENTERS, make_segmenter
+from stillroom.transforms.shape import Shaped
+from stillroom.transforms.turn_vectors import TurnVectors
+from stillroom.transforms.turns import segment_turns, turns_of
+
+# Chosen on three of LoCoMo's conversations (tests/benchmarks/chat.py).
+CONTEXT_WEIGHT = 0.5
+CONTIGUITY = 0.0
+TIME_WEIGHT = 0.3
+FIELD_WEIGHTS = {KeyKind.TEXT.value: 1.0, KeyKind.PATH.value: 0.3, EXACT_FIELD: 0.3}
+
+
+@dataclass
+class ChatShaper:
+    """Runs of turns under a token budget, each with the recipe's keys."""
+
+    recipe: Recipe
+    encoder: EncoderSpec
+
+    def __post_init__(self) -> None:
+        if self.recipe.segment not in SEGMENTERS:
+            raise ValueError(
+                f"a chat is segmented by {', '.join(SEGMENTERS)}, not {self.recipe.segment!r}"
+            )
+        unknown = sorted(set(self.recipe.keys) - {kind.value for kind in KINDS})
+        if unknown:
+            raise ValueError(f"a chat has the keys {', '.join(KINDS)}, not {', '.join(unknown)}")
+        if KeyKind.COMPRESSED.value in self.recipe.keys:
+            make_compressor(self.recipe.compressor)
+        make_segmenter(self.recipe, self.encoder)
+
+    def setup(self) -> None:
+        """Load what workers need: the tokenizer, the segmenter's model, the compressor."""
+        self._tokens = tokens_for(self.recipe.encoder)
+        self._segmenter = make_segmenter(self.recipe, self.encoder)
+        self._segmenter.setup()
+        compressed = KeyKind.COMPRESSED.value in self.recipe.keys
+        self._compressor = make_compressor(self.recipe.compressor) if compressed else None
+
+    @property
+    def tokens(self) -> TokenCounter:
+        return self._tokens
+
+    def take_vectors(self) -> Mapping[str, np.ndarray]:
+        """Vectors of turns that segmenting made, by text digest: the keys of equal texts take them."""
+        vectors = getattr(self._segmenter, "vectors", None)
+        return vectors.take() if isinstance(vectors, TurnVectors) else {}
+
+    def shape(self, document: Document) -> list[Shaped]:
+        """Entries of one session, in the order of its turns."""
+        made: list[Shaped] = []
+        turns = turns_of(document)
+        segments = segment_turns(
+            document, self._segmenter, self.recipe.segment_tokens, self._tokens
+        )
+        for segment in segments:
+            keyed = make_chat_keys(
+                segment,
+                document,
+                turns,
+                kinds=[KeyKind(kind) for kind in self.recipe.keys],
+                dense={KeyKind(kind) for kind in self.recipe.dense_keys},
+                max_tokens=self.encoder.max_tokens,
+                tokens=self._tokens,
+                compressor=self._compressor,
+                rate=self.recipe.compress_rate,
+            )
+            if keyed.entry.keys:
+                made.append(Shaped(keyed.entry, document, lexical_terms(keyed), keyed.truncated))
+        return made
+
+
+def chat_plan(recipe: Recipe) -> SearchPlan:
+    """How a chat memory is searched, before its fusion weight is fitted."""
+    return SearchPlan(
+        field_weights=FIELD_WEIGHTS,
+        dense_kinds=recipe.dense_keys,
+        time_weight=TIME_WEIGHT,
+        contiguity=CONTIGUITY,
+        context_weight=CONTEXT_WEIGHT,
+    )
