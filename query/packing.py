@@ -14,6 +14,7 @@ from stillroom.store import Build
 
 MAX_PACKED = 1_000  # hits that a budget may draw on
 _WORD = re.compile(r"\w+|[^\w\s]")
+MAX_MISSES = 50  # hits in a row that do not fit, after which a budget counts as full
 COVERED = 0.5  # share of a value that hits before it hold already, from which it adds too little
 
 
@@ -100,11 +101,16 @@ class _Packer:
 
     def take(self, some: Sequence[Chosen], limit: int) -> list[Chosen]:
         made: list[Chosen] = []
+        missed = 0
         for one in some:
-            if self._spent >= limit:
+            if self._spent >= limit or missed == MAX_MISSES:
                 break
-            if (one.base, one.row) in self._rows or not self._fits(one, limit):
+            if (one.base, one.row) in self._rows:
                 continue
+            if not self._fits(one, limit):
+                missed += 1
+                continue
+            missed = 0
             self._rows.add((one.base, one.row))
             made.append(one)
         return made

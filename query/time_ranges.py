@@ -83,8 +83,9 @@ class EventRange:
     event: str
 
 
-def time_ranges(text: str, now: datetime) -> list[TimeRange]:
-    """The ranges that a query names, in the order of its text; later patterns take no word twice."""
+def time_ranges(text: str, now: datetime, exact: bool = False) -> list[TimeRange]:
+    """The ranges that a query names, in the order of its text; later patterns take no word twice. A day
+    is widened by its neighbours unless `exact`: what was said of it is often said on the next."""
     plain = text.lower()
     found: list[tuple[int, TimeRange]] = []
     taken: list[tuple[int, int]] = []
@@ -95,6 +96,8 @@ def time_ranges(text: str, now: datetime) -> list[TimeRange]:
             made = _resolve(kind, match, now)
             if made is None:
                 continue
+            if kind == "day" and exact:
+                made = (made[0] + _DAY, made[1] - _DAY)
             taken.append(match.span())
             side = _INSIDE.match(match[0])
             ahead = f"{plain[: match.start()]}{side[0] if side else ''}"
@@ -136,7 +139,7 @@ def _day(match: re.Match[str], now: datetime) -> tuple[datetime, datetime]:
         start = datetime(int(parts["year"]), month, day, tzinfo=UTC)
     else:
         start = _latest(lambda year: datetime(year, month, day, tzinfo=UTC), now)
-    return start - _DAY, start + 2 * _DAY  # what was said of a day is often said on the next
+    return start - _DAY, start + 2 * _DAY
 
 
 def _month(match: re.Match[str], now: datetime) -> tuple[datetime, datetime]:

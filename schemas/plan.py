@@ -16,7 +16,7 @@ class SearchPlan:
 
     `field_weights` multiply BM25 by lexical field. `dense_kinds` are the key kinds that have vectors.
     `dense_weight` is the dense leg's share (0 to 1) of the fused score; `calibration` says what it
-    was fitted on. `depth` is how many entries each leg contributes, `rescore` how many vectors of
+    was fitted on, `dense_most` what it may be at most. `depth` is how many entries each leg contributes, `rescore` how many vectors of
     the sign-bit scan get exact products. `dims` are the rotated dimensions that are searched (0: all
     of the encoder's, unrotated), `dtype` how they are stored (`stillroom.elastic`). `tier` is what
     proposes vectors, the scan or an index of which `probes` partitions are read. `prior_weight` scales `Entry.prior`.
@@ -31,6 +31,7 @@ class SearchPlan:
     )
     dense_kinds: tuple[str, ...] = (KeyKind.TEXT.value,)
     dense_weight: float = 0.5
+    dense_most: float = 1.0
     depth: int = 1000
     rescore: int = 400
     dims: int = 0

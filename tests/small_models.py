@@ -60,3 +60,16 @@ def make_cross_encoder(folder, seed, labels=1):
     BertForSequenceClassification(config).save_pretrained(folder / "cross")
     AutoTokenizer.from_pretrained(plain).save_pretrained(folder / "cross")
     return str(folder / "cross")
+
+
+def make_causal(folder, seed):
+    """A random one-layer GPT-2 over ten letters, saved as a transformers model."""
+    import torch
+    from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
+
+    plain = make_tiny(folder, seed) + "/../plain"
+    torch.manual_seed(seed)
+    config = GPT2Config(vocab_size=14, n_embd=16, n_layer=1, n_head=2, n_positions=2048)
+    GPT2LMHeadModel(config).save_pretrained(folder / "causal")
+    AutoTokenizer.from_pretrained(plain).save_pretrained(folder / "causal")
+    return str(folder / "causal")

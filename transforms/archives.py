@@ -84,9 +84,8 @@ def open_parts(
         if depth >= MAX_DEPTH:
             yield member, _too_deep()
             return
-        chunks = _gunzip(source) if packed == "gzip" else _unzstd(source)
         inner = name[: name.rfind(".")] if lower.endswith(COMPRESSED) else name
-        opened = cast(BinaryIO, _Chunks(chunks, budget))
+        opened = decompressed(source, budget)
         yield from open_parts(opened, inner, budget, member, depth + 1)
     elif packed == "zip" or lower.endswith(".zip"):
         if depth >= MAX_DEPTH:
@@ -125,6 +124,15 @@ def sniff(head: bytes) -> str:
         return "a tar archive"
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:15].lower()
     return "html" if start.startswith((b"<!doctype html", b"<html")) else ""
+
+
+def decompressed(stream: BinaryIO, budget: Budget) -> BinaryIO:
+    """A stream without its gzip or zstandard, counted against a budget; any other as it is."""
+    packed = sniff(_peek(stream))
+    if packed not in ("gzip", "zstd"):
+        return stream
+    chunks = _gunzip(stream) if packed == "gzip" else _unzstd(stream)
+    return cast(BinaryIO, _Chunks(chunks, budget))
 
 
 def seekable(stream: BinaryIO) -> BinaryIO:

@@ -95,7 +95,9 @@ def calibrate(build: Build, asked: Asked) -> Calibration:
     """Fit the dense weight of a build."""
     plan = build.manifest.plan
     if not asked.queries:
-        plan = replace(plan, dense_weight=PRIOR_WEIGHT if len(build.dense) else 0.0)
+        plan = replace(
+            plan, dense_weight=min(PRIOR_WEIGHT, plan.dense_most) if len(build.dense) else 0.0
+        )
         return Calibration(build, plan, asked, np.empty((0, len(GRID))))
     ranks = _all_ranks(build, asked, asked.vectors)
     quality = ranks.mean(axis=0)
@@ -108,7 +110,7 @@ def calibrate(build: Build, asked: Asked) -> Calibration:
         "prior": PRIOR_WEIGHT,
         "spread": round(confidence, 4),
     }
-    plan = replace(plan, dense_weight=weight, calibration=figures)
+    plan = replace(plan, dense_weight=min(weight, plan.dense_most), calibration=figures)
     return Calibration(build, plan, asked, ranks)
 
 

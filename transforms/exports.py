@@ -12,7 +12,14 @@ from typing import BinaryIO, TypeVar
 
 from stillroom.schemas.recipe import Source
 from stillroom.schemas.rejects import RejectReason
-from stillroom.transforms.archives import Budget, guarded, open_member, open_parts, seekable
+from stillroom.transforms.archives import (
+    Budget,
+    decompressed,
+    guarded,
+    open_member,
+    open_parts,
+    seekable,
+)
 from stillroom.transforms.files import InputFile, is_hidden, open_file
 from stillroom.transforms.load import SHARD_BYTES, SHARD_FILES, Shard
 from stillroom.transforms.parsed import Refused
@@ -105,13 +112,7 @@ def _archive(file: InputFile) -> Files:
     whole = open_file(file)
     if file.path.lower().endswith(".zip"):
         return _zip(file, whole)
-    part = next(open_parts(whole, file.path, Budget(file.size)))
-    if isinstance(part, tuple):
-        if not file.path.lower().endswith(".tar"):
-            raise part[1]
-        whole.seek(0)
-        return _tar(file, whole)
-    return _tar(file, seekable(part.stream))
+    return _tar(file, seekable(decompressed(whole, Budget(file.size))))
 
 
 def _zip(file: InputFile, whole: BinaryIO) -> Files:

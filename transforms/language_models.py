@@ -39,19 +39,20 @@ class LanguageModel:
     ) -> Checked | None:
         """What `check` makes of the model's answer; None where no answer passed it (it raises
         ValueError for a malformed one). Raises LanguageModelFailed."""
-        for attempt in range(TRIES):
-            kept = _cached(digest("answer", self.model, prompt, max_tokens, attempt))
-            answer = kept.read_text(encoding="utf-8") if kept.is_file() else None
-            fresh = answer is None
-            if answer is None:
-                answer = self._complete(prompt, max_tokens, attempt)
+        places = [
+            _cached(digest("answer", self.model, prompt, max_tokens, i)) for i in range(TRIES)
+        ]
+        for place in places:
+            if place.is_file():
+                return check(place.read_text(encoding="utf-8"))
+        for attempt, place in enumerate(places):
+            answer = self._complete(prompt, max_tokens, attempt)
             try:
                 made = check(answer)
             except ValueError:
                 continue
-            if fresh:
-                with replacing(kept) as aside:
-                    aside.write_text(answer, encoding="utf-8")
+            with replacing(place) as aside:
+                aside.write_text(answer, encoding="utf-8")
             return made
         return None
 

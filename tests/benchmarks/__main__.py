@@ -7,6 +7,7 @@ from pathlib import Path
 NAMES = (
     "quality",
     "build_speed",
+    "chat",
     "nightly",
     "growth",
     "query_latency",
