@@ -29,6 +29,7 @@ CONTEXT_WEIGHT = 0.5
 CONTIGUITY = 0.2
 EXPANSION_WEIGHT = 0.3  # of the words of facts and the like, beside those of the text
 TIME_WEIGHT = 0.3
+SAME_STATEMENT = 0.7
 # A run of turns is too short to be asked about without its own words: what is fitted on such questions
 # says when an encoder is of no use, but not how much it is worth.
 DENSE_MOST = 0.45
@@ -119,4 +120,5 @@ def chat_plan(recipe: Recipe) -> SearchPlan:
         time_weight=TIME_WEIGHT,
         contiguity=CONTIGUITY,
         context_weight=CONTEXT_WEIGHT,
+        same_statement=SAME_STATEMENT,
     )

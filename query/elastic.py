@@ -93,6 +93,15 @@ class Dense:
         """float32 [rows]: the scores of these vectors, as `nearest` gives them."""
         return products(self._vectors[rows], self._factors(query))
 
+    def alike(self, rows: np.ndarray) -> np.ndarray:
+        """float32 [rows, rows]: cosines of stored vectors with each other."""
+        some = self._vectors[rows].astype(np.float32)
+        some = some if self._scale is None else some * self._scale
+        norms = np.linalg.norm(some, axis=1, keepdims=True)
+        some = some / np.where(norms > 0, norms, 1)
+        made: np.ndarray = some @ some.T
+        return made
+
     def similarity(self, vector: np.ndarray, query: np.ndarray) -> float:
         """The score that `vector` (float32 [dims]) would have if it were stored."""
         if self._basis is not None:

@@ -1,4 +1,4 @@
-"""The one search engine: filter, legs, fuse, time, collapse, rerank, pack; for one base or several at once.
+"""The one search engine: filter, legs, fuse, time, collapse, rerank, latest, pack; for one base or several at once.
 
 A base's plan says with which weights; reasons are made only when a hit is asked for them. Several
 bases are scored on one common scale: fusing their finished lists by rank would let the worst base's
@@ -14,6 +14,7 @@ import numpy as np
 from stillroom.filters import UnknownFacet, make_filter
 from stillroom.fusion import Scale, make_scale
 from stillroom.hits import Hit, Hits, Reason
+from stillroom.latest import LOOK, latest_first
 from stillroom.legs import Encode, Legs, Query, gather, score, timed
 from stillroom.packing import MAX_PACKED, Chosen, collapse, in_time, pack, token_counter
 from stillroom.reasons import reasons_of
@@ -40,12 +41,15 @@ def search(builds: Sequence[Build], query: Query, encode: Encode | None) -> Hits
     with timed(timings, "time"):
         named = boost(gathered, query, lambda text: _found_first(builds, query, text, encode))
     with timed(timings, "fuse"):
-        count = query.k if query.rerank is None else max(query.k, DEPTH)
+        count = max(query.k, LOOK) if query.rerank is None else max(query.k, DEPTH)
         count = count if query.budget is None else MAX_PACKED
         chosen = collapse(gathered, _rank(gathered), query, count)
     if query.rerank is not None and chosen:
         with timed(timings, "rerank"):
             chosen = _reranked(query.rerank, gathered, chosen, query)
+    if not named:  # a question about a time wants what was said then
+        with timed(timings, "time"):
+            chosen = latest_first(gathered, chosen)
     if query.budget is None:
         chosen = chosen[: query.k]
     else:

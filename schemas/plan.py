@@ -22,7 +22,8 @@ class SearchPlan:
     proposes vectors, the scan or an index of which `probes` partitions are read. `prior_weight` scales `Entry.prior`.
     `time_weight` is added to the score of what lies in a time that the query names. `contiguity` is the
     share of a token budget that neighbours of hits may take, `context_weight` the share of the lexical
-    scores of the entries beside it that an entry is given. `collapse` folds near-duplicates into one hit.
+    scores of the entries beside it that an entry is given. `same_statement` is the cosine from which two
+    statements of a speaker are versions of one, the newer going first (0: never). `collapse` folds near-duplicates into one hit.
     """
 
     legs: tuple[str, ...] = ("lexical", "dense")
@@ -42,6 +43,7 @@ class SearchPlan:
     time_weight: float = 0.0
     contiguity: float = 0.0
     context_weight: float = 0.0
+    same_statement: float = 0.0
     collapse: bool = True
     calibration: Mapping[str, float] = field(default_factory=dict)
 

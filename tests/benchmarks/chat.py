@@ -42,7 +42,8 @@ def main(data: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         rows: dict[str, np.ndarray] = {}
         for segment in ("turn", "session", "window", "surprise", "topical"):
-            kb = memory(source, Path(scratch) / segment, segment=segment)
+            whole = {"segment_tokens": 8192} if segment in ("turn", "session", "window") else {}
+            kb = memory(source, Path(scratch) / segment, segment=segment, **whole)
             for mode in ("lexical", "dense", "hybrid"):
                 rows[f"{segment} {mode}"] = show(f"{segment}, {mode}", kb, asked, mode, PLAIN)
         show_default(kb, asked, rows)
