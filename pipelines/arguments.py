@@ -6,7 +6,9 @@ from stillroom.errors import BadInput
 from stillroom.schemas.recipe import KINDS, Recipe, Source, make_recipe, read_recipe
 
 
-def recipe_from(what: list[str], format_: str, columns: tuple[str, str, str, str]) -> Recipe:
+def recipe_from(
+    what: list[str], format_: str, columns: tuple[str, str, str, str], timezone: str = ""
+) -> Recipe:
     """The recipe of `stillroom build WHAT...`; `columns` are those of ids, titles, texts and times.
     Raises BadInput."""
     if len(what) == 1 and what[0].endswith(".toml"):
@@ -24,7 +26,7 @@ def recipe_from(what: list[str], format_: str, columns: tuple[str, str, str, str
     identifier, title, text, created = columns
     try:
         named = [
-            Source(name, uri, format_, identifier, title, listed(text), created)
+            Source(name, uri, format_, identifier, title, listed(text), created, timezone)
             for name, uri in zip(_source_names(sources), sources, strict=True)
         ]
         return make_recipe(kind, tuple(named))

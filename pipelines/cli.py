@@ -109,6 +109,12 @@ def build(
         str, typer.Option(help="Row formats: columns of text, by commas.")
     ] = "",
     created_column: Annotated[str, typer.Option(help="Row formats: column of times.")] = "",
+    timezone: Annotated[
+        str, typer.Option(help="Chat logs: zone of times without one, such as Europe/Berlin.")
+    ] = "",
+    surprise_model: Annotated[
+        str, typer.Option(help="Causal language model of the segmenter surprise.")
+    ] = "",
     format_: Annotated[str, typer.Option("--format", help="Format of the sources.")] = "auto",
     workers: Annotated[int, typer.Option(help="Worker processes on this machine.")] = 1,
     max_error_rate: Annotated[
@@ -121,11 +127,11 @@ def build(
 ) -> None:
     """Build a knowledge base and publish it. Beam options follow `--`."""
     columns = (id_column, title_column, text_columns, created_column)
-    recipe = recipe_from(what, format_, columns)
+    recipe = recipe_from(what, format_, columns, timezone)
     changes: dict[str, Any] = {
         "segment": segment, "segment_tokens": segment_tokens, "compress_rate": compress_rate,
         "compressor": compressor, "encoder": encoder, "llm": llm, "keys": listed(keys),
-        "dims": dims, "dtype": dtype, "backend": backend,
+        "dims": dims, "dtype": dtype, "backend": backend, "surprise_model": surprise_model,
     }  # fmt: skip
     if keys and not dense_keys:
         finer = (KeyKind.COMPRESSED.value, KeyKind.TURN.value)
@@ -157,6 +163,15 @@ def query(
     mode: Annotated[Mode, typer.Option(help="Which legs.")] = Mode.hybrid,
     encoder: Annotated[str | None, typer.Option(help="light or full.")] = None,
     rerank: Rerank = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Fill so many tokens instead of taking k hits.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="Answer with what had been said by this time.")
+    ] = None,
+    order: Annotated[
+        str, typer.Option(help="score, or time for hits as they were said.")
+    ] = "score",
     explain: Annotated[bool, typer.Option(help="Show the reasons of each hit.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -164,7 +179,7 @@ def query(
     base = stillroom.open([kb, *(also or [])])
     hits = base.search(
         text, k=k, where=parse_where(where or []), since=since, until=until, mode=mode.value,
-        encoder=encoder, rerank=rerank,
+        encoder=encoder, rerank=rerank, budget=budget, as_of=as_of, order=order,
     )  # fmt: skip
     if as_json:
         plain = [hit.explained() if explain else hit.to_dict() for hit in hits]

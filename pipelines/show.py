@@ -196,12 +196,14 @@ def hits(found: Hits, explain: bool) -> None:
         out.print(_snippet(hit), style="default")
         if explain:
             for reason in hit.reasons:
-                rank = f"rank {reason.rank}" if reason.rank else "not in its list"
+                rank = f"rank {reason.rank}, " if reason.rank else ""
+                if not reason.rank and reason.leg in ("lexical", "dense"):
+                    rank = "not in its list, "
                 key = f", by {reason.key_kind}" if reason.key_kind else ""
                 words = f", terms {' '.join(reason.terms)}" if reason.terms else ""
                 out.print(
                     Text(
-                        f"   {reason.leg}: {rank}, score {reason.score:.3f}, gives "
+                        f"   {reason.leg}: {rank}score {reason.score:.3f}, gives "
                         f"{reason.contribution:.3f}{key}{words}",
                         "cyan",
                     )

@@ -27,7 +27,8 @@ from stillroom.transforms.turns import Said
 
 BUDGETS = (512, 1024, 4096)
 TUNED = 3  # conversations that constants were chosen on
-PLAIN: dict[str, Any] = {"context_weight": 0.0, "contiguity": 0.0, "time_weight": 0.0}
+PARTS = ("context_weight", "contiguity", "time_weight", "same_statement")
+PLAIN: dict[str, Any] = dict.fromkeys(PARTS, 0.0)
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop"}
 RESAMPLES = 2_000
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -47,7 +48,7 @@ def main(data: Path) -> None:
             for mode in ("lexical", "dense", "hybrid"):
                 rows[f"{segment} {mode}"] = show(f"{segment}, {mode}", kb, asked, mode, PLAIN)
         show_default(kb, asked, rows)
-        for name in ("context_weight", "contiguity", "time_weight"):
+        for name in PARTS:
             show(f"default without {name}", kb, asked, "hybrid", {name: 0.0})
         for rate in (0.9, 0.75, 0.5):
             keys = ("text", "path", "turn", "compressed")
