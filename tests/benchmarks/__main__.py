@@ -15,6 +15,7 @@ NAMES = (
     "elastic",
     "scale",
     "light",
+    "backends",
 )
 
 
