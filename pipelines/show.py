@@ -116,6 +116,7 @@ def status(kb: str, manifest: Manifest) -> None:
     data = state(kb, manifest)
     encoder, search = manifest.encoder, manifest.plan
     fitted = ", ".join(f"{name} {value:g}" for name, value in search.calibration.items())
+    index = "".join(f", {name} {value:,g}" for name, value in manifest.index.items())
     inputs = {n: v for n, v in data["accounting"].items() if isinstance(v, int) and v}
     rows = {
         "build": manifest.build,
@@ -124,9 +125,9 @@ def status(kb: str, manifest: Manifest) -> None:
         "sources": ", ".join(f"{s.name} ({s.uri})" for s in manifest.recipe.sources),
         "inputs": ", ".join(f"{name} {count:,}" for name, count in inputs.items()),
         "counts": ", ".join(f"{name} {n:,}" for name, n in manifest.counts.items() if n),
-        "encoder": f"{encoder.name}, {encoder.dims} dims, {encoder.dtype}",
+        "encoder": f"{encoder.name}, {encoder.dims} dims, {encoder.dtype} by {encoder.backend}",
         "light encoder": light_words(manifest),
-        "vectors": f"{search.dims or encoder.dims} dims, {search.dtype}, by {search.tier}",
+        "vectors": f"{search.dims or encoder.dims} dims, {search.dtype}, by {search.tier}{index}",
         "dense weight": f"{search.dense_weight} ({fitted or 'not fitted'})",
         "fitted on": f"build {manifest.fit.build}, drifted by {manifest.fit.drift:.0%} since",
         "size": f"{data['bytes'] / 1e6:,.1f} MB",

@@ -8,6 +8,7 @@ NAMES = (
     "quality",
     "build_speed",
     "chat",
+    "chat_parsing",
     "nightly",
     "growth",
     "query_latency",
