@@ -1,4 +1,5 @@
-"""The one search engine: filter, legs, fuse, time, collapse, rerank, latest, pack; for one base or several at once.
+"""The one search engine, for one base or several at once: filter, legs, fuse, time, collapse, rerank,
+latest, pack.
 
 A base's plan says with which weights; reasons are made only when a hit is asked for them. Several
 bases are scored on one common scale: fusing their finished lists by rank would let the worst base's
@@ -41,9 +42,7 @@ def search(builds: Sequence[Build], query: Query, encode: Encode | None) -> Hits
     with timed(timings, "time"):
         named = boost(gathered, query, lambda text: _found_first(builds, query, text, encode))
     with timed(timings, "fuse"):
-        count = max(query.k, LOOK) if query.rerank is None else max(query.k, DEPTH)
-        count = count if query.budget is None else MAX_PACKED
-        chosen = collapse(gathered, _rank(gathered), query, count)
+        chosen = collapse(gathered, _rank(gathered), query, _looked_at(gathered, query))
     if query.rerank is not None and chosen:
         with timed(timings, "rerank"):
             chosen = _reranked(query.rerank, gathered, chosen, query)
@@ -88,6 +87,14 @@ def _gather(
     if not gathered:
         raise refused[0]
     return gathered
+
+
+def _looked_at(gathered: Sequence[Legs], query: Query) -> int:
+    """How many of the ranking the steps after it need."""
+    if query.budget is not None:
+        return MAX_PACKED
+    versions = any(legs.plan.same_statement for legs in gathered)
+    return max(query.k, LOOK * versions, DEPTH * (query.rerank is not None))
 
 
 def _found_first(
