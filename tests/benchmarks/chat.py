@@ -36,6 +36,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 def main(data: Path) -> None:
     segmentation(data / "chat")
+    refer_back(data / "chat" / "mtbenchplus" / "mtbenchplus.json")
     engine.token_counter = lambda build: count_tokens
     remember_query_vectors()
     source = data / "chat" / "locomo_dev.json"
@@ -195,6 +196,54 @@ def segmentation(data: Path) -> None:
                 f"Score {score:.3f}",
                 flush=True,
             )
+
+
+def refer_back(path: Path) -> None:
+    """MT-Bench+: the topic to which a last question refers, by the first hit: the share of the topic's
+    turns that it holds, and of its turns that are of the topic; beside those of the gold topics."""
+    from stillroom.pipelines import chat
+
+    asked, topics, gold = [], {}, {}
+    for dialogue in json.loads(path.read_text(encoding="utf-8")):
+        said = [turn for turn in dialogue["conversations"] if turn["from"] == "human"]
+        labels = [turn["turn-info"].rpartition("-")[0] for turn in said]
+        topics[dialogue["id"]] = list(
+            zip([turn["value"].strip() for turn in said[:-1]], labels[:-1], strict=True)
+        )
+        asked.append((dialogue["id"], said[-1]["value"], labels[-1]))
+        lengths = [len(list(group)) for _, group in groupby(labels[:-1])]
+        ends = np.cumsum(lengths).tolist()
+        texts = tuple(turn["value"].strip() for turn in said[:-1])
+        gold[texts] = list(zip([0, *ends[:-1]], ends, strict=True))
+
+    class Gold:
+        def setup(self) -> None: ...
+
+        def runs(self, turns: Sequence[Said]) -> Any:
+            return gold[tuple(turn.text.partition(": ")[2] for turn in turns)]
+
+    made = chat.make_segmenter
+    for name, segmenter in (("topical", made), ("gold topics", lambda *_: Gold())):
+        chat.make_segmenter = segmenter
+        with tempfile.TemporaryDirectory() as scratch:
+            kb = memory(path, Path(scratch) / "kb", segment="topical", segment_tokens=8192)
+            figures = np.array([_referred(kb, topics, *one) for one in asked])
+        chat.make_segmenter = made
+        cells = ", ".join(
+            f"{word} {100 * value:.1f}"
+            for word, value in zip(("hit", "coverage", "purity"), figures.mean(axis=0), strict=True)
+        )
+        print(f"MT-Bench+ refer-back, {name}: {cells} (first hit, %)", flush=True)
+
+
+def _referred(
+    kb: stillroom.KnowledgeBase, topics: dict[str, Any], name: str, question: str, wanted: str
+) -> tuple[float, float, float]:
+    hit = kb.search(question, k=1, where={"conversation": name})[0]
+    inside = [label for text, label in topics[name] if text in hit.value]
+    right = [label for label in inside if label in wanted]  # a conjunction names two topics
+    whole = [label for _, label in topics[name] if label in wanted]
+    return float(bool(right)), len(right) / len(whole), len(right) / max(1, len(inside))
 
 
 def mtbench(path: Path) -> Iterator[tuple[list[str], list[int]]]:
