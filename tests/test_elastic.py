@@ -109,7 +109,7 @@ def test_without_bits_the_search_is_exact(vectors):
     dense = stored(vectors, "int8")
     rows, scores = dense.nearest(vectors[5], 20)
     every = dense.scores(np.arange(len(vectors)), vectors[5])
-    np.testing.assert_array_equal(scores, np.sort(every)[::-1][:20])
+    np.testing.assert_allclose(scores, np.sort(every)[::-1][:20], atol=1e-6)
     assert rows[0] == 5
 
 
@@ -127,7 +127,7 @@ def test_an_index_proposes_and_stored_rows_score(vectors, basis):
     every = dense.scores(some, vectors[7])
     assert rows[0] == 7
     assert set(rows) <= set(some)
-    np.testing.assert_array_equal(scores, np.sort(every)[::-1][:20])
+    np.testing.assert_allclose(scores, np.sort(every)[::-1][:20], atol=1e-6)
     assert [count for _, count in asked] == [20]
     np.testing.assert_array_equal(asked[0][0], vectors[7])  # the index has whole vectors
     allowed = np.ones(len(vectors), bool)
@@ -135,9 +135,10 @@ def test_an_index_proposes_and_stored_rows_score(vectors, basis):
         dense.nearest(vectors[7], 20, allowed)[0], whole.nearest(vectors[7], 20, allowed)[0]
     )
     assert len(asked) == 1
-    np.testing.assert_array_equal(
+    np.testing.assert_allclose(
         dense.exact(vectors[7], 3)[1],
         np.sort(whole.scores(np.arange(len(vectors)), vectors[7]))[::-1][:3],
+        atol=1e-6,
     )
 
 
