@@ -16,7 +16,10 @@ from stillroom.packing import Chosen
 from stillroom.schemas.documents import Span
 from stillroom.schemas.entries import KeyKind
 
-LOOK = 30  # leading hits among which versions are looked for
+LOOK = 8  # leading hits among which versions are looked for
+CLOSE = (
+    0.6  # share of the older one's score that the newer must have: else it answers something else
+)
 
 
 def latest_first(gathered: Sequence[Legs], chosen: Sequence[Chosen]) -> list[Chosen]:
@@ -53,7 +56,7 @@ def _moved(
     """The newer at the place of the older, if it stands below it."""
     places = {(one.base, one.row): i for i, one in enumerate(order)}
     at, place = places[newer.base, newer.row], places[older.base, older.row]
-    if at < place:
+    if at < place or order[at].score < CLOSE * order[place].score:
         return order
     current, replaced = order[at], order[place]
     gain = max(0.0, replaced.score - current.score)
