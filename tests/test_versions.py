@@ -1,5 +1,6 @@
 """Builds as readers and operators see them: listed, rolled back, held while others move on."""
 
+import shutil
 import threading
 import time
 
@@ -14,12 +15,20 @@ from stillroom.versions import Locked, find_build, list_builds, rollback
 from tests.test_incremental import build, pages, write
 
 
-@pytest.fixture
-def history(tmp_path):
+@pytest.fixture(scope="module")
+def three_builds(tmp_path_factory):
     """A base of three builds: one, two and three pages."""
-    kb = tmp_path / "kb"
-    made = [build(write(tmp_path / "in", pages("abc"[: n + 1])), kb).build for n in range(3)]
-    return kb, made
+    root = tmp_path_factory.mktemp("history")
+    made = [build(write(root / "in", pages("abc"[: n + 1])), root / "kb").build for n in range(3)]
+    return root, made
+
+
+@pytest.fixture
+def history(three_builds, tmp_path):
+    """A copy of it that a test may change."""
+    root, made = three_builds
+    shutil.copytree(root / "kb", tmp_path / "kb")
+    return tmp_path / "kb", made
 
 
 def test_builds_are_listed_in_the_order_they_were_published(history):
