@@ -1,8 +1,12 @@
 """A recipe from what was typed: a file, or a kind with its sources."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from stillroom.errors import BadInput
+from stillroom.schemas.entries import KeyKind
 from stillroom.schemas.recipe import KINDS, Recipe, Source, make_recipe, read_recipe
 
 
@@ -30,6 +34,24 @@ def recipe_from(
             for name, uri in zip(_source_names(sources), sources, strict=True)
         ]
         return make_recipe(kind, tuple(named))
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+def with_choices(
+    recipe: Recipe, choices: Mapping[str, Any], max_error_rate: float | None
+) -> Recipe:
+    """The recipe with what flags say in its place; an empty value says nothing. Where keys are named and
+    not which of them get vectors, the finest do. Raises BadInput."""
+    made = {name: value for name, value in choices.items() if value}
+    if "keys" in made and "dense_keys" not in made:
+        finer = (KeyKind.COMPRESSED.value, KeyKind.TURN.value)
+        some = tuple(kind for kind in made["keys"] if kind in finer)
+        made["dense_keys"] = some or (KeyKind.TEXT.value,)
+    if max_error_rate is not None:
+        made["max_error_rate"] = max_error_rate
+    try:
+        return replace(recipe, **made)
     except ValueError as error:
         raise BadInput(str(error)) from error
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from stillroom.analyzers import standard_analyzer
 from stillroom.models import tokens_for
-from stillroom.pipelines.corpus import lexical_terms
+from stillroom.pipelines.corpus import check_choices, lexical_terms
 from stillroom.schemas.documents import Document
 from stillroom.schemas.entries import Entry, KeyKind
 from stillroom.schemas.plan import EXACT_FIELD, SearchPlan
@@ -44,15 +44,8 @@ class ChatShaper:
     encoder: EncoderSpec
 
     def __post_init__(self) -> None:
-        if self.recipe.segment not in SEGMENTERS:
-            raise ValueError(
-                f"a chat is segmented by {', '.join(SEGMENTERS)}, not {self.recipe.segment!r}"
-            )
-        unknown = sorted(set(self.recipe.keys) - {kind.value for kind in KINDS})
-        if unknown:
-            raise ValueError(f"a chat has the keys {', '.join(KINDS)}, not {', '.join(unknown)}")
-        if KeyKind.COMPRESSED.value in self.recipe.keys:
-            make_compressor(self.recipe.compressor)
+        check_choices(self.recipe, SEGMENTERS, KINDS)
+        language_model(self.recipe.llm)
         make_segmenter(self.recipe, self.encoder)
 
     def setup(self) -> None:

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -19,8 +19,7 @@ from stillroom.errors import BadInput, MissingExtra, StillroomError
 from stillroom.filters import parse_where
 from stillroom.folders import open_folder
 from stillroom.pipelines import show
-from stillroom.pipelines.arguments import listed, recipe_from
-from stillroom.schemas.entries import KeyKind
+from stillroom.pipelines.arguments import listed, recipe_from, with_choices
 from stillroom.schemas.recipe import KINDS, Recipe
 from stillroom.store import build_folder, current_build
 from stillroom.versions import find_build, list_builds
@@ -102,7 +101,7 @@ def build(
     ] = 0,
     dtype: Annotated[str, typer.Option(help="How they are stored: f32, int8 or bit.")] = "",
     backend: Annotated[str, typer.Option(help="What runs it: auto, torch, onnx or openvino.")] = "",
-    llm: Annotated[str, typer.Option(help="none, openai:MODEL or a local path.")] = "",
+    llm: Annotated[str, typer.Option(help="none, or openai:MODEL.")] = "",
     id_column: Annotated[str, typer.Option(help="Row formats: column of ids.")] = "",
     title_column: Annotated[str, typer.Option(help="Row formats: column of titles.")] = "",
     text_columns: Annotated[
@@ -131,21 +130,10 @@ def build(
     changes: dict[str, Any] = {
         "segment": segment, "segment_tokens": segment_tokens, "compress_rate": compress_rate,
         "compressor": compressor, "encoder": encoder, "llm": llm, "keys": listed(keys),
+        "dense_keys": listed(dense_keys),
         "dims": dims, "dtype": dtype, "backend": backend, "surprise_model": surprise_model,
     }  # fmt: skip
-    if keys and not dense_keys:
-        finer = (KeyKind.COMPRESSED.value, KeyKind.TURN.value)
-        some = tuple(kind for kind in listed(keys) if kind in finer)
-        changes["dense_keys"] = some or (KeyKind.TEXT.value,)
-    else:
-        changes["dense_keys"] = listed(dense_keys)
-    made = {name: value for name, value in changes.items() if value}
-    if max_error_rate is not None:
-        made["max_error_rate"] = max_error_rate
-    try:
-        recipe = replace(recipe, **made)
-    except ValueError as error:
-        raise BadInput(str(error)) from error
+    recipe = with_choices(recipe, changes, max_error_rate)
     _build(recipe, kb, workers, context.obj or [], refit, dry_run, as_json)
 
 

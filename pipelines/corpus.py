@@ -1,6 +1,6 @@
 """Plain corpora: any documents, cut at their headings, searched by text, headings and identifiers."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,17 +32,9 @@ class CorpusShaper:
     encoder: EncoderSpec
 
     def __post_init__(self) -> None:
-        if self.recipe.segment not in SEGMENTERS:
-            raise ValueError(
-                f"a corpus is segmented by {', '.join(SEGMENTERS)}, not {self.recipe.segment!r}"
-            )
-        unknown = sorted(set(self.recipe.keys) - {kind.value for kind in KINDS})
-        if unknown:
-            raise ValueError(f"a corpus has the keys {', '.join(KINDS)}, not {', '.join(unknown)}")
+        check_choices(self.recipe, SEGMENTERS, KINDS)
         if self.recipe.llm != "none":
             raise ValueError("a corpus build has no step that asks a language model")
-        if KeyKind.COMPRESSED.value in self.recipe.keys:
-            make_compressor(self.recipe.compressor)  # a wrong name is an error now, not in a worker
 
     def setup(self) -> None:
         """Load what workers need: the tokenizer, and the compressor where keys ask for it."""
@@ -76,6 +68,21 @@ class CorpusShaper:
             if keyed.entry.keys:
                 made.append(Shaped(keyed.entry, document, lexical_terms(keyed), keyed.truncated))
         return made
+
+
+def check_choices(recipe: Recipe, segmenters: Collection[str], kinds: Collection[KeyKind]) -> None:
+    """Refuse what a kind of knowledge base cannot make: now, and not in a worker. Raises ValueError."""
+    if recipe.segment not in segmenters:
+        raise ValueError(
+            f"a {recipe.kind} is segmented by {', '.join(segmenters)}, not {recipe.segment!r}"
+        )
+    unknown = sorted(set(recipe.keys) - {kind.value for kind in kinds})
+    if unknown:
+        raise ValueError(
+            f"a {recipe.kind} has the keys {', '.join(kinds)}, not {', '.join(unknown)}"
+        )
+    if KeyKind.COMPRESSED.value in recipe.keys:
+        make_compressor(recipe.compressor)
 
 
 def lexical_terms(keyed: Keyed) -> LexicalTerms:

@@ -22,9 +22,9 @@ from stillroom.transforms.chat_values import (
     claimed,
     dict_of,
     list_of,
+    made_of_records,
     malformed,
     read_files,
-    records,
     role_of,
     text_of,
     time_of,
@@ -57,14 +57,10 @@ def read(export: Export, names: Sequence[str], zone: tzinfo) -> Iterator[Convers
     """One conversation for each tree. Branches that were left follow the active chain."""
     keys = UniqueKeys()
 
-    def read_one(name: str) -> Iterator[Conversation | Refused]:
-        for line, record in records(export, name):
-            if isinstance(record, Refused):
-                yield record
-            else:
-                yield _conversation(record, keys, f"{name}:{line}", zone)
+    def made(record: Record, place: str) -> Conversation | Refused:
+        return _conversation(record, keys, place, zone)
 
-    yield from read_files(names, read_one)
+    yield from read_files(names, lambda name: made_of_records(export, name, made))
 
 
 def _conversation(

@@ -22,6 +22,7 @@ from stillroom.transforms.chat_values import (
     claimed,
     dict_of,
     list_of,
+    made_of_records,
     malformed,
     peek_records,
     read_files,
@@ -77,11 +78,9 @@ def read(export: Export, names: Sequence[str], zone: tzinfo) -> Iterator[Convers
             messages = (record for _, record in records(export, name))
             yield Conversation(keys(name), _turns(messages, zone))
             return
-        for line, record in records(export, name):
-            if isinstance(record, Refused):
-                yield record
-            else:
-                yield _conversation(record, keys, f"{name}:{line}", zone)
+        yield from made_of_records(
+            export, name, lambda record, place: _conversation(record, keys, place, zone)
+        )
 
     yield from read_files(names, read_one)
 

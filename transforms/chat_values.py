@@ -230,6 +230,14 @@ def _loaded(text: str) -> Any:
         return None
 
 
+def made_of_records(
+    export: Export, name: str, make: Callable[[Record, str], Conversation | Refused]
+) -> Iterator[Conversation | Refused]:
+    """What `make` makes of each record of a file, given also the record's place in it."""
+    for line, record in records(export, name):
+        yield record if isinstance(record, Refused) else make(record, f"{name}:{line}")
+
+
 def read_files(
     names: Sequence[str], read_one: Callable[[str], Iterator[Conversation | Refused]]
 ) -> Iterator[Conversation | Refused]:
