@@ -90,6 +90,14 @@ def test_an_archive_has_the_names_of_its_export(tmp_path, name, data):
     assert export.head("channels.json") == b"[]"
 
 
+def test_only_so_many_heads_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(exports, "MAX_HEADS", 1)
+    write(tmp_path, {"a.txt": b"a", "b.txt": b"b"})
+    _, export = open_export(list_source(Source("s", str(tmp_path))))
+    assert [export.head(name) for name in ("a.txt", "b.txt", "a.txt", "b.txt")] == [b"a", b"b"] * 2
+    assert len(export._heads) == 1
+
+
 def test_a_channel_alone_keeps_its_name(tmp_path):
     (tmp_path / "e.zip").write_bytes(zipped({"general/2024-01-01.json": b"[]"}))
     (file,) = list_source(Source("s", str(tmp_path)))

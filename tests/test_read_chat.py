@@ -52,6 +52,14 @@ def test_formats_side_by_side_are_told_by_content(tmp_path):
     ]
 
 
+def test_a_reject_names_its_own_file_and_no_other(tmp_path):
+    (tmp_path / "Notes of a talk.txt").write_text(WHATSAPP, encoding="utf-8")
+    (tmp_path / "a talk.txt").write_text("nobody speaks here", encoding="utf-8")
+    documents, (reject,) = read(tmp_path)
+    assert documents
+    assert reject.uri == str(tmp_path / "a talk.txt")
+
+
 def test_an_archive_and_a_folder_of_it_say_the_same(tmp_path):
     folder = tmp_path / "a"
     folder.mkdir()

@@ -25,6 +25,7 @@ from stillroom.transforms.load import SHARD_BYTES, SHARD_FILES, Shard
 from stillroom.transforms.parsed import Refused
 
 HEAD_BYTES = 1 << 16
+MAX_HEADS = 1024  # that are kept: each format asks for them again
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 # Files that make the folder they lie in one export, with all below it.
 _ROOTS = ({"users.json", "channels.json"}, {"users.json", "dms.json"}, {"realm.json"})
@@ -47,11 +48,14 @@ class Files:
 
     def head(self, name: str) -> bytes:
         """Its first 64 kB; empty where it cannot be read."""
-        if name not in self._heads:
-            self._heads[name] = b""
-            with suppress(Refused, OSError), self.open(name) as stream:
-                self._heads[name] = _read_up_to(stream, HEAD_BYTES)
-        return self._heads[name]
+        if name in self._heads:
+            return self._heads[name]
+        head = b""
+        with suppress(Refused, OSError), self.open(name) as stream:
+            head = _read_up_to(stream, HEAD_BYTES)
+        if len(self._heads) < MAX_HEADS:  # an archive may hold a hundred thousand photographs
+            self._heads[name] = head
+        return head
 
 
 def plan_exports(source: Source, files: Sequence[InputFile]) -> list[Shard]:

@@ -111,8 +111,7 @@ def _read_export(
         if is_archive(place.path):
             yield make_reject(place, one, refused)
         else:
-            file = next(f for path, f in files.items() if path.endswith(one))
-            yield make_reject(file, "", refused)
+            yield make_reject(files[place.path + one], "", refused)
 
 
 def _unrecognised(export: Files, name: str) -> Refused:
