@@ -57,7 +57,7 @@ class LightEncoder:
 
     @cached_property
     def _table(self) -> np.ndarray:
-        return np.load(self._files[TABLE], mmap_mode="r")
+        return np.asarray(np.load(self._files[TABLE], mmap_mode="r"))
 
     @cached_property
     def _weights(self) -> np.ndarray:

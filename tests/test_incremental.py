@@ -26,6 +26,7 @@ from stillroom.transforms import carry, pca, tables
 from stillroom.transforms import write as write_stage
 from stillroom.transforms.maintenance import collect_garbage, diff_builds, verify_build
 from stillroom.transforms.publish import Outcome, publish
+from stillroom.transforms.vector_index import centroids_in
 from stillroom.versions import rollback
 
 TOPICS = ("valves", "whales", "bread", "orbits", "looms", "vinegar")
@@ -464,6 +465,14 @@ def test_a_large_base_is_searched_by_an_index(tmp_path, monkeypatch):
     asked.clear()
     assert base.search("kept by c", where={"source": "docs"}, mode="dense")
     assert not asked  # a filter is not the index's business
+    before = centroids_in(kb, manifest)
+    write(folder, pages("abcdefghij"))
+    grown = build(folder, kb, dims=64, dtype="bit")
+    carried = centroids_in(kb, read_manifest(kb, grown.build))
+    assert before is not None
+    assert carried.tolist() == before.tolist()
+    assert base.refresh()
+    assert base.search("kept by j and nobody else", 1)[0].source_key == "j.md"
     monkeypatch.setattr(tables, "CROSS_OVER", 10**9)
     write(folder, pages("abcdefghi"))
     assert build(folder, kb).plan.tier == "scan"

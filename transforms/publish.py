@@ -32,7 +32,8 @@ from stillroom.transforms.pca import Axes, basis_of
 from stillroom.transforms.retention import measure_index
 from stillroom.transforms.serving import Derived, write_derived
 from stillroom.transforms.sticky import Vocabulary, fitted
-from stillroom.transforms.tables import Commits, commit_tables, has_vector_index, pin_tables
+from stillroom.transforms.tables import Commits, commit_tables, pin_tables
+from stillroom.transforms.vector_index import centroids_in, has_vector_index
 from stillroom.versions import swap_current
 
 
@@ -103,7 +104,9 @@ def publish(
     if not folder.exists(manifest_name(build)):
         progress("tables")
         dims, alike = plan.encoder.dims, plan.recipe.near_duplicate
-        commits = Commits(plan.kb, build, plan.attempt, dims, alike)
+        parent = read_manifest(plan.kb, plan.parent) if plan.parent and not plan.refit else None
+        centroids = centroids_in(plan.kb, parent) if parent else None
+        commits = Commits(plan.kb, build, plan.attempt, dims, alike, centroids)
         datasets = commit_tables(commits, [f for part in parts for f in part.fragments])
         progress("lexical index and serving files")
         fields = lexical_fields(plan.search)
@@ -121,7 +124,6 @@ def publish(
         manifest = _manifest(plan, build, made.inputs, derived, datasets, accounting, counts)
         faults.point("after-derived")
         progress("fits")
-        parent = read_manifest(plan.kb, plan.parent) if plan.parent and not plan.refit else None
         manifest = fitted(manifest, folder, parent, datasets["keys"], vocabulary)
         if tier != "scan":
             index = measure_index(Build(plan.kb, manifest), datasets["keys"])

@@ -22,28 +22,27 @@ from stillroom.transforms import faults
 from stillroom.transforms.links import near_duplicate_links
 from stillroom.transforms.near_duplicates import PERMUTATIONS
 from stillroom.transforms.parts import Fragment, write_fragment
+from stillroom.transforms.vector_index import CROSS_OVER, index_vectors
 
 COMMIT_TRIES = 20
 PAUSE = 0.1  # seconds that a commit which was overtaken waits at most, longer each time
 # How Lance says that another writer came between; "was not found" while that one creates the table.
 OVERTAKEN = ("conflict", "already exists", "incompatible", "was not found")
 INDEXED = {"documents": "id", "entries": "id"}
-# Vectors from which the index is quicker than the scan. p50 of one query in one thread, 1000 proposed:
-# at 100,000 the scan takes 3.3 ms and the index 7.2, at 200,000 5.7 and 6.8, at 1,000,000 22.9 and 7.4
-# (`tests/benchmarks/scale.py`); the crossing itself is interpolated.
-CROSS_OVER = 250_000
 
 
 @dataclass(frozen=True, slots=True)
 class Commits:
     """What the commits of one build share: `attempt` tells two runs of it apart in their properties,
-    `near_duplicate` is the threshold of the links that are found here."""
+    `near_duplicate` is the threshold of the links that are found here, `centroids` float32 [n, dims] are
+    the parent's, for the index of vectors (None: fitted)."""
 
     kb: str
     build: str
     attempt: str
     dims: int
     near_duplicate: float
+    centroids: np.ndarray | None = None
 
 
 def tag_of(build: str) -> str:
@@ -131,7 +130,7 @@ def _commit(commits: Commits, name: str, schema: pa.Schema, fragments: Sequence[
             if indexed:
                 dataset.create_scalar_index(INDEXED[name], "BTREE")
             if approximate:
-                index_vectors(dataset)
+                index_vectors(dataset, commits.centroids)
         except (OSError, ValueError) as error:  # a CommitConflictError is one of these
             if all(word not in str(error).lower() for word in OVERTAKEN):
                 raise
@@ -141,18 +140,6 @@ def _commit(commits: Commits, name: str, schema: pa.Schema, fragments: Sequence[
         if dataset.version == below + 1 + indexed + approximate and dataset.count_rows() == rows:
             return dataset
     raise NotPublished(f"{uri}: {COMMIT_TRIES} commits were overtaken by another writer's")
-
-
-def index_vectors(keys: Any) -> None:
-    """IVF_RQ over the vectors of an open keys dataset, which moves to the next version. Lance takes its
-    training sample and first centroids at random: two indexes of the same vectors differ, and are in
-    no digest of content."""
-    parts = max(1, int(keys.count_rows("vector IS NOT NULL") ** 0.5))
-    keys.create_index("vector", "IVF_RQ", metric="dot", num_partitions=parts, num_bits=1)
-
-
-def has_vector_index(keys: Any) -> bool:
-    return any(index["fields"] == ["vector"] for index in keys.list_indices())
 
 
 def _latest_version(uri: str) -> int:

@@ -16,6 +16,7 @@ NAMES = (
     "elastic",
     "scale",
     "light",
+    "rerank",
     "backends",
 )
 

@@ -10,14 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from stillroom import models
 from stillroom.pipelines.build import run_build
 from stillroom.pipelines.plan import plan_build
-from stillroom.schemas.ids import digest
 from stillroom.schemas.recipe import Recipe, Source
-from stillroom.schemas.specs import EncoderSpec
 from stillroom.transforms.publish import Outcome
 from stillroom.transforms.sentences import sentence_spans
 
@@ -60,41 +55,6 @@ def write_documents(path: Path, texts: Iterator[str]) -> None:
     with path.open("w", encoding="utf-8") as stream:
         for number, text in enumerate(texts):
             stream.write(json.dumps({"_id": str(number), "title": "", "text": text}) + "\n")
-
-
-class StubEncoder:
-    """Stands in for a model where its work would drown what is measured: a hashed bag of words."""
-
-    def __init__(self) -> None:
-        real = models.load_encoder("minilm")
-        self.tokens = real.tokens
-        fields = {name: getattr(real.spec, name) for name in real.spec.__slots__}
-        self.spec = EncoderSpec(**{**fields, "name": "stub", "weights": digest("stub")})
-        self._words: dict[str, np.ndarray] = {}
-
-    def encode_documents(self, texts: list[str]) -> np.ndarray:
-        rows = np.zeros((len(texts), self.spec.dims), np.float32)
-        for row, text in enumerate(texts):
-            for word in text.lower().split()[:64]:
-                if word not in self._words:
-                    seed = int(digest("word", word)[:15], 16)
-                    self._words[word] = np.random.default_rng(seed).standard_normal(
-                        self.spec.dims, dtype=np.float32
-                    )
-                rows[row] += self._words[word]
-            if not rows[row].any():
-                rows[row, 0] = 1.0
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-    encode_queries = encode_documents
-
-
-def use_stub() -> str:
-    """Register the stub for this process; the encoder name to build with."""
-    stub = StubEncoder()
-    for dtype in ("auto", stub.spec.dtype):
-        models._loaded["stub", dtype] = stub  # type: ignore[assignment]
-    return "stub"
 
 
 class PeakMemory:

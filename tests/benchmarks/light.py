@@ -19,7 +19,7 @@ from tests.benchmarks.common import build, read_jsonl
 
 SETS = ("scifact", "cranfield", "xquad_en", "locomo")
 MODES = ("dense", "hybrid")
-MEASURES = ("nDCG@10", "recall@100")
+MEASURES = ("nDCG@10", "R@100")
 ROUNDS = 200
 
 

@@ -20,9 +20,10 @@ from stillroom import store
 from stillroom.approximate import Proposals
 from stillroom.elastic import Dense
 from stillroom.models import load_encoder
+from stillroom.schemas.ids import digest
 from stillroom.schemas.plan import DTYPES
 from stillroom.transforms.pca import axes_of, basis_of, moments_of
-from stillroom.transforms.tables import index_vectors
+from stillroom.transforms.vector_index import index_vectors
 from stillroom.transforms.vectors import VectorWriter
 from tests.benchmarks.common import PeakMemory, folder_bytes, sentences
 
@@ -99,10 +100,17 @@ def lance_index(
         for start in range(0, size, 50_000):
             some = np.ascontiguousarray(vectors[start : start + 50_000])
             column = pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), dims)
-            ids = pa.array(np.arange(start, start + len(some)))
-            yield pa.record_batch([ids, column], names=["row", "vector"])
+            rows = range(start, start + len(some))
+            ids = [digest("row", str(row)) for row in rows]
+            columns = [pa.array(rows), pa.array(ids), pa.array([True] * len(some)), column]
+            yield pa.record_batch(columns, schema=schema)
 
-    schema = pa.schema([("row", pa.int64()), ("vector", pa.list_(pa.float32(), dims))])
+    schema = pa.schema(
+        [
+            ("row", pa.int64()), ("id", pa.string()), ("dense", pa.bool_()),
+            ("vector", pa.list_(pa.float32(), dims)),
+        ]
+    )  # fmt: skip
     dataset = lance.write_dataset(batches(), str(folder / "keys.lance"), schema=schema)
     plain = folder_bytes(folder)
     with PeakMemory() as memory:
