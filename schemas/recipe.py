@@ -120,8 +120,13 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "chat": {
         "segment": "topical",
         "segment_tokens": 96,
-        "keys": (KeyKind.TEXT.value, KeyKind.PATH.value, KeyKind.TURN.value),
-        "dense_keys": (KeyKind.TURN.value,),
+        "keys": (
+            KeyKind.TEXT.value,
+            KeyKind.PATH.value,
+            KeyKind.TURN.value,
+            KeyKind.FACT.value,
+        ),
+        "dense_keys": (KeyKind.TURN.value, KeyKind.FACT.value),
     },
 }
 

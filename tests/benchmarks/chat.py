@@ -28,6 +28,7 @@ from stillroom.transforms.turns import Said
 BUDGETS = (512, 1024, 4096)
 TUNED = 3  # conversations that constants were chosen on
 PARTS = ("context_weight", "contiguity", "time_weight", "same_statement")
+TURNS: dict[str, Any] = {"keys": ("text", "path", "turn"), "dense_keys": ("turn",)}
 PLAIN: dict[str, Any] = dict.fromkeys(PARTS, 0.0)
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop"}
 RESAMPLES = 2_000
@@ -45,26 +46,25 @@ def main(data: Path) -> None:
         rows: dict[str, np.ndarray] = {}
         for segment in ("turn", "session", "window", "surprise", "topical"):
             whole = {"segment_tokens": 8192} if segment in ("turn", "session", "window") else {}
-            kb = memory(source, Path(scratch) / segment, segment=segment, **whole)
+            kb = memory(source, Path(scratch) / segment, segment=segment, **whole, **TURNS)
             for mode in ("lexical", "dense", "hybrid"):
                 rows[f"{segment} {mode}"] = show(f"{segment}, {mode}", kb, asked, mode, PLAIN)
+        show("default without facts", kb, asked, "hybrid", {})
+        kb = memory(source, Path(scratch) / "default")
         show_default(kb, asked, rows)
         for name in PARTS:
             show(f"default without {name}", kb, asked, "hybrid", {name: 0.0})
-        for rate in (0.9, 0.75, 0.5):
-            keys = ("text", "path", "turn", "compressed")
-            made = memory(
-                source, Path(scratch) / "compressed", segment="topical", compress_rate=rate,
-                keys=keys, dense_keys=("turn", "compressed"),
-            )  # fmt: skip
-            show(f"default with compressed keys, {rate}", made, asked, "hybrid", {})
-        for extra in ("fact", "event", "keyphrase", "summary"):
-            keys = ("text", "path", "turn", extra)
-            made = memory(
-                source, Path(scratch) / "expanded", segment="topical", keys=keys,
-                dense_keys=("turn", extra),
-            )  # fmt: skip
+        for extra in ("event", "keyphrase", "summary", "compressed"):
+            choices = {name: (*kinds, "fact", extra) for name, kinds in TURNS.items()}
+            made = memory(source, Path(scratch) / "expanded", **choices)
             show(f"default with {extra} keys", made, asked, "hybrid", {})
+        for rate in (1.0, 0.9, 0.75, 0.5):
+            made = memory(
+                source, Path(scratch) / "compressed", compress_rate=rate,
+                keys=("text", "path", "compressed"), dense_keys=("compressed",),
+            )  # fmt: skip
+            tokens = sum(map(count_tokens, made._builds[0].keys.column("text").to_pylist()))
+            show(f"compressed alone, {rate}: {tokens} tokens", made, asked, "hybrid", {})
 
 
 def memory(source: Path, kb: Path, **choices: Any) -> stillroom.KnowledgeBase:
