@@ -5,7 +5,7 @@ in the space of the documents' vectors. `stillroom.transforms.light` fits the ta
 takes numpy and tokenizers, nothing else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -30,10 +30,21 @@ class LightEncoder:
 
     def encode(self, text: str) -> np.ndarray | None:
         """float32 [dims], a unit vector; None for a text without any token."""
-        ids = self._ids(text)
-        vector = self._weights[ids] @ self._table[ids].astype(np.float32)
+        vector = self.mean(self._ids(text))
         norm = float(np.linalg.norm(vector))
         return vector / norm if norm > 0 else None
+
+    def mean(self, ids: Sequence[int]) -> np.ndarray:
+        """float32 [dims]: the weighted sum of the rows of these tokens."""
+        rows = np.array(ids, np.intp)
+        new = rows[~self._known.take(rows)]
+        if len(new):
+            # Making float32 of a row costs more than all the rest: rows that were used are kept. Two
+            # threads may both do it, with the same result; a row is known once it is there.
+            self._rows[new] = self._table[new]
+            self._known[new] = True
+        made: np.ndarray = self._weights.take(rows) @ self._rows.take(rows, axis=0)
+        return made
 
     def coverage(self, text: str) -> float:
         """The share, by weight, of the text's tokens that the corpus has, 0 to 1. Rows of the others are
@@ -58,6 +69,15 @@ class LightEncoder:
     @cached_property
     def _table(self) -> np.ndarray:
         return np.asarray(np.load(self._files[TABLE], mmap_mode="r"))
+
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        """float32 [vocabulary, dims]: rows of `_known` tokens; memory is taken by those alone."""
+        return np.empty(self._table.shape, np.float32)
+
+    @cached_property
+    def _known(self) -> np.ndarray:
+        return np.zeros(len(self._table), bool)
 
     @cached_property
     def _weights(self) -> np.ndarray:
